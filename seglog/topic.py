@@ -221,6 +221,34 @@ class Topic:
         options = AppendOptions(tag, node, unterminated, durability, producer, if_head, key, if_incarnation)
         return Appended(*append(self._engine, self.name, values, options))
 
+    def append_stream(
+        self,
+        chunks: Iterable[bytes],
+        *,
+        tag: str | None = None,
+        node: str | None = None,
+        unterminated: bool = False,
+        durability: str | None = None,
+        producer: ProducerBatch | None = None,
+        if_head: int | None = None,
+        key: str | None = None,
+        if_incarnation: str | None = None,
+    ) -> int:
+        """Append one record whose value comes in chunks, and return its seq.
+
+            with open("dump.bin", "rb") as file:
+                seq = log.topic("dumps").append_stream(iter(lambda: file.read(1 << 20), b""))
+
+        Memory holds 1 MiB and a chunk: the rest waits in a file without a name in the data directory. If `chunks` ends
+        with an error, nothing is appended, and the error passes through. A read returns the value as a whole.
+        The other arguments, and the errors, are those of `append`. Raise `RecordTooLarge` with the first chunk that
+        passes `max_record_bytes`.
+        """
+        from seglog.writing.stream import append_stream
+
+        options = AppendOptions(tag, node, unterminated, durability, producer, if_head, key, if_incarnation)
+        return append_stream(self._engine, self.name, chunks, options)[0].start
+
     @checked
     def producer(self, producer: str) -> Producer | None:
         """Return the epoch and the last batches of a producer; None if the topic knows none of that id.

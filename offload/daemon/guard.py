@@ -145,4 +145,4 @@ def _has_body(method: str, headers: Headers) -> bool:
 def _is_append(scope: Scope) -> bool:
     """Return True if the route bounds the body itself, because it takes bodies part by part."""
     path: str = scope["path"]
-    return scope["method"] == "POST" and path.startswith("/topics/") and path.endswith("/records")
+    return scope["method"] in {"POST", "PUT"} and path.startswith("/topics/") and path.endswith("/records")

@@ -12,7 +12,7 @@ QUOTA-2  An account holds the units of a second at most. A request passes while 
 QUOTA-3  A body that is taken by parts is refused before its first part. Its later parts wait for the rate. A later part
     that is over `quota_bytes` is refused, and the answer says which records are in.
 QUOTA-4  Reads, deletes and offloads pass over `quota_bytes`, so a tenant can make room. So does the repetition of an
-    append that is in, because it appends nothing.
+    append that is in, because it appends nothing. A repeated PUT is refused: it would need room in a spool.
 QUOTA-5  A record counts its frame: its value, its labels, and 46 bytes. So an empty one counts, too.
 QUOTA-6  An append holds its bytes from the question on, also while it waits for the rate. At its end it gives back
     those that the log did not take. So appends beside each other never pass `quota_bytes` together.

@@ -6,7 +6,7 @@ Reads come in batches from another thread. A wait for news takes no thread.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
+from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from typing import Any, Literal, ParamSpec, TypeVar, overload
 
@@ -14,7 +14,7 @@ from seglog.aio.append_queue import AppendQueue
 from seglog.aio.merged import Ack, Kind, own_error
 from seglog.base.arguments import checked
 from seglog.base.ownership import check_process
-from seglog.errors import LogClosed
+from seglog.errors import InvalidArgument, LogClosed
 from seglog.maintenance.plan import Retention
 from seglog.reading.follow import Follower
 from seglog.topic import Topic
@@ -22,7 +22,7 @@ from seglog.values.deletes import DeleteOp
 from seglog.values.producer import Appended, ProducerBatch
 from seglog.values.record import Gap, Record
 from seglog.values.seq_set import SeqSet
-from seglog.writing.append import PLAIN, AppendOptions, check_append
+from seglog.writing.append import PLAIN, AppendOptions, append, check_append
 
 __all__ = ["AsyncTopic"]
 
@@ -160,6 +160,36 @@ class AsyncTopic:
         """Append records as `append` does, and say whether the topic had the batch already (`Topic.append_once`)."""
         options = AppendOptions(tag, node, unterminated, durability, producer, if_head, key, if_incarnation)
         return await self._append(values, (self.sync.name, options))
+
+    async def append_stream(
+        self,
+        chunks: AsyncIterable[bytes],
+        *,
+        tag: str | None = None,
+        node: str | None = None,
+        unterminated: bool = False,
+        durability: str | None = None,
+        producer: ProducerBatch | None = None,
+        if_head: int | None = None,
+        key: str | None = None,
+        if_incarnation: str | None = None,
+    ) -> Appended:
+        """Append one record whose value comes in chunks (`Topic.append_stream`). Return its seq, in a range of one.
+
+        Threads write the chunks and the record, so that the loop goes on meanwhile.
+        """
+        from seglog.writing.stream import Spool
+
+        self._queue.check_loop()
+        if not isinstance(chunks, AsyncIterable):
+            raise InvalidArgument("chunks", chunks, "an asynchronous iterable of byte strings")
+        options = AppendOptions(tag, node, unterminated, durability, producer, if_head, key, if_incarnation)
+        with Spool(self._queue.engine, options) as spool:
+            async for chunk in chunks:
+                await asyncio.to_thread(spool.add, chunk)
+            return Appended(
+                *await asyncio.to_thread(append, self._queue.engine, self.sync.name, spool.values(), options)
+            )
 
     async def _append(self, values: Sequence[bytes], kind: Kind) -> Appended:
         queue = self._queue

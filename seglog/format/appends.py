@@ -16,7 +16,7 @@ from itertools import repeat
 from operator import add
 from typing import Any, TypeAlias
 
-from xxhash import xxh3_64_digest
+from xxhash import xxh3_64, xxh3_64_digest
 
 from seglog.format.arrays import NDArray, dtypes, np
 from seglog.format.frame import (
@@ -32,7 +32,7 @@ from seglog.format.frame import (
 from seglog.format.frames import framed, scatter
 from seglog.format.lines import Lines
 
-__all__ = ["EncodedFrames", "encode_appends"]
+__all__ = ["EncodedFrames", "LargeValue", "encode_appends"]
 
 #: Frames that lie one after the other in a few byte strings, the length of each frame, and the sum of the lengths.
 EncodedFrames: TypeAlias = tuple[Sequence[bytes], Sequence[int], int]
@@ -48,6 +48,12 @@ _HEAD = struct.Struct("<BBQQQHHI")
 _MANY = 32
 # The most records of one byte string, and about the most bytes, so that its parts stay in the processor's cache.
 _PIECE_RECORDS, _PIECE_BYTES = 1024, 512 * 1024
+
+
+class LargeValue(tuple[bytes]):
+    """The value of an append that has one: a view of a mapped file in place of bytes, so that nothing copies it."""
+
+    __slots__ = ()
 
 
 def encode_appends(
@@ -70,6 +76,8 @@ def encode_appends(
         labels += tag.encode()
         flags, tag_len = flags | HAS_TAG, len(labels) - node_len
     records = seqs.stop - seqs.start
+    if type(values) is LargeValue:
+        return _encode_large((_APPEND, flags, topic_id, seqs.start, ts_ms, node_len, tag_len), labels, values[0])
     if records >= _MANY:
         return _encode_many((_APPEND, flags, topic_id, seqs.start, ts_ms, node_len, tag_len), labels, values)
     overhead, total = MIN_FRAME_BYTES + node_len + tag_len, 0
@@ -83,6 +91,16 @@ def encode_appends(
         lengths += [overhead + size]
         total += overhead + size
     return frames if records == 1 else [b"".join(frames)], lengths, total
+
+
+def _encode_large(same: tuple[int, ...], labels: bytes, value: bytes) -> EncodedFrames:
+    """Return the frame of one record in three pieces, of which the value is one."""
+    size = MIN_FRAME_BYTES + len(labels) + len(value)
+    head = _HEAD.pack(*same, len(value)) + labels
+    digest = xxh3_64(head)
+    digest.update(value)
+    pieces = [_LENGTH.pack(size - LENGTH_BYTES) + head, value, digest.digest()[::-1]]
+    return pieces, [size], size
 
 
 def _encode_many(same: tuple[int, ...], labels: bytes, values: Sequence[bytes]) -> EncodedFrames:

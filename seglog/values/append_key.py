@@ -103,7 +103,7 @@ def check_key(key: str) -> str:
 
 def digest_of(values: Sequence[bytes]) -> int:
     """Return the digest of the values: XXH3-64 of all their bytes, then of their sizes as u64 little-endian."""
-    if len(values) == 1:
+    if len(values) == 1 and type(values[0]) is bytes:
         return xxh3_64_intdigest(values[0] + _SIZE.pack(len(values[0])))  # the common case
     digest = xxh3_64()
     for value in values:

@@ -13,7 +13,7 @@ from typing import cast
 
 from seglog.errors import InvalidArgument
 
-__all__ = ["byte_string", "byte_strings"]
+__all__ = ["byte_string", "byte_strings", "check_in_order"]
 
 _KINDS = (bytes, bytearray, memoryview)
 _NO_SEQUENCES = (*_KINDS, str, Mapping, Set)
@@ -21,7 +21,7 @@ _WANTED = "bytes, a bytearray or a memoryview"
 _PLAIN = frozenset({bytes})
 
 
-def byte_string(value: bytes | bytearray | memoryview) -> bytes:
+def byte_string(value: bytes | bytearray | memoryview, argument: str = "values") -> bytes:
     """Return the value as `bytes`. A bytearray or a memoryview is copied.
 
     Raise `InvalidArgument` for any other type, and for a memoryview that was released.
@@ -29,11 +29,17 @@ def byte_string(value: bytes | bytearray | memoryview) -> bytes:
     if type(value) is bytes:
         return value
     if not isinstance(value, _KINDS):
-        raise InvalidArgument("values", value, _WANTED)
+        raise InvalidArgument(argument, value, _WANTED)
     try:
         return bytes(value)
     except (ValueError, BufferError) as error:
-        raise InvalidArgument("values", value, f"{_WANTED} that can be read: {error}") from error
+        raise InvalidArgument(argument, value, f"{_WANTED} that can be read: {error}") from error
+
+
+def check_in_order(argument: str, values: object, wanted: str) -> None:
+    """Raise `InvalidArgument` for a single byte string or text, and for a collection without an order."""
+    if not isinstance(values, Iterable) or isinstance(values, _NO_SEQUENCES):
+        raise InvalidArgument(argument, values, wanted)
 
 
 def byte_strings(values: Iterable[bytes | bytearray | memoryview]) -> Sequence[bytes]:
@@ -42,8 +48,8 @@ def byte_strings(values: Iterable[bytes | bytearray | memoryview]) -> Sequence[b
     Raise `InvalidArgument` for a single byte string or text, and for a collection without an order.
     """
     # A list is no doubt a sequence, and the check of all kinds takes as long as the copy of 64 values.
-    if type(values) is not list and (not isinstance(values, Iterable) or isinstance(values, _NO_SEQUENCES)):
-        raise InvalidArgument("values", values, "a sequence of byte strings")
+    if type(values) is not list:
+        check_in_order("values", values, "a sequence of byte strings")
     own = tuple(values)
     # Usually every value is `bytes`. One check of all types takes a tenth of the time of a check per value.
     return cast("tuple[bytes, ...]", own) if _PLAIN.issuperset(map(type, own)) else tuple(map(byte_string, own))

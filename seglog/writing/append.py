@@ -34,7 +34,7 @@ from seglog.errors import (
     WrittenElsewhere,
 )
 from seglog.files.clock import JUMP_MS
-from seglog.format.appends import EncodedFrames, encode_appends
+from seglog.format.appends import EncodedFrames, LargeValue, encode_appends
 from seglog.format.control import TopicCreated
 from seglog.format.frame import LABEL_MAX_BYTES
 from seglog.format.index import OFFSET_END
@@ -167,7 +167,7 @@ def check_append(
         if size_bytes > limit:
             raise RecordTooLarge(size_bytes, limit)
     else:
-        own = values if type(values) is Lines else byte_strings(values)
+        own = values if type(values) in {Lines, LargeValue} else byte_strings(values)
         records, size_bytes = len(own), _check_sizes(own, limit)
     if options is not PLAIN:
         _check_options(options)
@@ -232,6 +232,7 @@ def begin_append(
         ts_ms = now_ms if now_ms > last_ms else last_ms
         if is_ephemeral:
             check_history(durability, keep_history=state.config.keep_history)
+            values = (bytes(values[0]),) if type(values) is LargeValue else values  # it stays in memory
         seqs = range(state.assigned_seq + 1, state.assigned_seq + 1 + records)
         if ahead is not None and ahead[0] == (state.topic_id, seqs.start, is_durable) and ahead[1] >= last_ms:
             _, ts_ms, frames = ahead

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Annotated, Any
@@ -28,6 +28,7 @@ from tests.worlds.log_calls import (
     FOLLOW,
     LOG,
     READ,
+    STREAM,
     World,
     ended,
     of_function,
@@ -125,9 +126,17 @@ def test_a_wrong_argument_is_refused_by_its_name_and_nothing_changes(world: Worl
         assert list(log.topic("orders").read(1, 10)) == read
 
 
+class Chunks:
+    """A value in one chunk, as often as it is asked for."""
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        yield b"x"
+
+
 ASYNC = {
     "append": (APPEND, APPEND_OPTIONAL, {"values": [b"x"]}),
     "append_once": (APPEND, APPEND_OPTIONAL, {"values": [b"x"]}),
+    "append_stream": (STREAM, APPEND_OPTIONAL, {"chunks": Chunks()}),
     "read": ({**READ, "since_ms": "whole", "until_ms": "whole", "gaps": "bool"}, "start end since_ms until_ms", {}),
     "follow": (FOLLOW, "start epoch timeout_s", {"timeout_s": 0}),
     "delete": (DELETE, DELETE_OPTIONAL, {"tag": "eu"}),

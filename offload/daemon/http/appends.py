@@ -1,4 +1,4 @@
-"""The route that appends records.
+"""The routes that append records: a POST of any form, and a PUT of one record, however large.
 
     1  The route reads the headers and the query. It refuses what it can before the body.
     2  The daemon takes a body that is all or none as a whole. The log gets it as one append.
@@ -25,8 +25,8 @@ from __future__ import annotations
 import asyncio
 import functools
 import time
-from collections.abc import Callable, Mapping
-from contextlib import nullcontext, suppress
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import ExitStack, nullcontext, suppress
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
@@ -38,6 +38,7 @@ from offload.daemon.asgi import headers_of
 from offload.daemon.http import operations as api
 from offload.daemon.http.answers import ShortAnswer
 from offload.daemon.http.bodies import (
+    BYTES_TYPE,
     PART_BYTES,
     BodyForm,
     Part,
@@ -58,7 +59,7 @@ from offload.daemon.threads import SHORT_BYTES, in_threads
 from offload.errors import BodyBroken, InvalidOption
 from offload.operations.lines import Batch
 from offload.rights import Role
-from seglog import DURABILITIES, AppendsHeld, HeadMoved, ProducerBatch, SeglogError
+from seglog import DURABILITIES, AppendsHeld, HeadMoved, ProducerBatch, RecordTooLarge, SeglogError
 from seglog.base.arguments import WHOLE_MAX
 from seglog.client.bodies import LINES_TYPE, VALUES_TYPE
 from seglog.format.lines import total_bytes
@@ -123,8 +124,23 @@ APPEND = api.Operation(
 )  # fmt: skip
 
 
+_ONE_QUERY = APPEND_QUERY - {"whole"}
+APPEND_ONE = api.Operation(
+    "PUT", "/topics/{topic}/records", "appendRecord", Role.APPEND, "records",
+    "Append the body as one record, of up to log.max_record_bytes. The daemon holds none of it in memory.",
+    {
+        201: ("The record is as safe as its durability says.", api.json_answer("records_appended", _APPENDED)),
+        200: ("The record is in already.", api.json_answer("records_appended", {**_APPENDED, "duplicate": True})),
+    },
+    errors=(404, 409, 412, 415, 422, 507), parameters=(api.TOPIC, *_APPEND_QUERY[:-1], *_CONDITIONS, _ENCODING),
+    body={"required": True, "content": {"application/octet-stream": {"schema": api.BYTES, "example": "one record"}}},
+    headers={"seglog-incarnation": "The identity of the topic in this directory."},
+)  # fmt: skip
+
+
 def append_routes(service: Service) -> list[api.RoledRoute]:
-    return [APPEND.route(_Appends(service).append)]
+    appends = _Appends(service)
+    return [APPEND.route(appends.append), APPEND_ONE.route(appends.put)]
 
 
 @dataclass(slots=True)
@@ -159,18 +175,31 @@ class _Appends:
         check_open(request.path_params["topic"])  # APPEND-4: no client appends to `_streams`
         query = query_of(request, APPEND_QUERY)
         form = form_of(headers_of(request.scope).get(b"content-type", b"").decode("latin-1"), query)
-        durability = query.get("durability")
-        if durability is not None and durability not in DURABILITIES:
-            raise InvalidOption("durability", f"{durability[:40]!r} is none of {', '.join(DURABILITIES)}")
-        conditions = _conditions_of(request.headers)
+        durability, conditions = _durability_of(query), _conditions_of(request.headers)
         is_whole = conditions.is_any or yes(query, "whole") or not form.has_parts
         asked = _Append(request.path_params["topic"], form, conditions, durability, is_whole)
         body = RequestBody(self._service, request, is_whole=is_whole)
+        return await self._answer(asked, body, self._take_whole if is_whole else self._take_parts)
+
+    async def put(self, request: Request) -> Response:
+        check_open(request.path_params["topic"])
+        query = query_of(request, _ONE_QUERY)
+        form = form_of(BYTES_TYPE, query)
+        asked = _Append(
+            request.path_params["topic"], form, _conditions_of(request.headers), _durability_of(query), True
+        )
+        body = RequestBody(self._service, request, is_whole=False)
+        return await self._answer(asked, body, self._take_stream)
+
+    async def _answer(
+        self, asked: _Append, body: RequestBody, take: Callable[[_Append, RequestBody], Awaitable[None]]
+    ) -> Response:
+        conditions, is_whole = asked.conditions, asked.is_whole
         if conditions.if_incarnation is not None:
             await self._service.incarnation(asked.topic)  # a thread reads the log's id, which `_check_log` needs
         self._check_log(asked, body)
         try:
-            await (self._take_whole(asked, body) if is_whole else self._take_parts(asked, body))
+            await take(asked, body)
         except SeglogError as error:
             answer = answer_of(error, {} if is_whole else {**asked.told(), **_hint_of(asked, error)})
             incarnation = await self._service.incarnation(asked.topic)
@@ -217,6 +246,46 @@ class _Appends:
             name = "Idempotency-Key" if asked.conditions.producer is None else "Producer-Seq"
             raise InvalidOption(name, "is for at least one record, and the body has none")
         await self._give(asked, Part([batch], len(text)), body.place)
+
+    async def _take_stream(self, asked: _Append, body: RequestBody) -> None:
+        """Append the body as one record. The log spools it, so it takes no room once it is there."""
+        longest, declared_bytes = self._service.sync.settings.max_record_bytes, body.declared_bytes or 0
+        if declared_bytes > longest and not body.is_encoded:
+            raise RecordTooLarge(declared_bytes, longest)
+        form, conditions, size_bytes = asked.form, asked.conditions, 0
+        with ExitStack() as holds:
+
+            async def chunks() -> AsyncIterator[bytes]:
+                """Yield the body. After it, take a place and the quota for the append that then begins."""
+                nonlocal size_bytes
+                async for piece in body.pieces():
+                    size_bytes += len(piece)
+                    yield piece
+                    body.place.let_go(len(piece))
+                size_bytes += frame_bytes([b""], form.tag, form.node)
+                hold = holds.enter_context(await self._service.quota.take_append(size_bytes))
+                if self._service.archive is not None:
+                    await prepare_append(self._service, asked.topic)
+                await body.place.begin_part()
+                holds.callback(body.place.end_part, 0)
+                holds.callback(lambda: None if asked.is_duplicate or not asked.count else hold.appended(size_bytes))
+
+            done = await self._service.log.topic(asked.topic).append_stream(
+                chunks(),
+                tag=form.tag,
+                node=form.node,
+                unterminated=form.unterminated,
+                durability=asked.durability,
+                producer=conditions.producer,
+                key=conditions.key,
+                if_head=conditions.if_head,
+                if_incarnation=conditions.if_incarnation,
+            )
+            asked.is_duplicate = done.duplicate
+            asked.add(done.seqs)
+        if not asked.is_duplicate:
+            self._service.metrics.appended_records.inc()
+            self._service.metrics.appended_bytes.inc(size_bytes)
 
     async def _take_parts(self, asked: _Append, body: RequestBody) -> None:
         longest = self._service.sync.settings.max_record_bytes
@@ -310,6 +379,13 @@ class _Appends:
         if not asked.is_duplicate:
             self._service.metrics.appended_records.inc(len(seqs))
             self._service.metrics.appended_bytes.inc(total_bytes(batch.values))
+
+
+def _durability_of(query: Mapping[str, str]) -> str | None:
+    durability = query.get("durability")
+    if durability is not None and durability not in DURABILITIES:
+        raise InvalidOption("durability", f"{durability[:40]!r} is none of {', '.join(DURABILITIES)}")
+    return durability
 
 
 def _hint_of(asked: _Append, error: Exception) -> dict[str, str]:

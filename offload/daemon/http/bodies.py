@@ -33,6 +33,7 @@ from seglog.client.bodies import LINES_TYPE, VALUES_TYPE
 from seglog.format.lines import Lines, longest_bytes
 
 __all__ = [
+    "BYTES_TYPE",
     "PART_BYTES",
     "BodyForm",
     "Part",
@@ -46,7 +47,7 @@ __all__ = [
 ]
 
 _JSON_LINES_TYPE = "application/x-ndjson"
-_BYTES_TYPE = "application/octet-stream"
+BYTES_TYPE = "application/octet-stream"
 PART_BYTES = 1024 * 1024
 _PART_RECORDS = 65_536
 _LENGTH = struct.Struct("<I")
@@ -68,7 +69,7 @@ class BodyForm:
 
     @property
     def has_parts(self) -> bool:
-        return self.kind != _BYTES_TYPE
+        return self.kind != BYTES_TYPE
 
 
 class Part(NamedTuple):
@@ -86,8 +87,8 @@ class Part(NamedTuple):
 def form_of(content_type: str, query: Mapping[str, str]) -> BodyForm:
     """Return the form of a body. Raises `Refused` with 415, and `InvalidOption`."""
     kind = content_type.partition(";")[0].strip().lower()
-    if kind not in {_BYTES_TYPE, _JSON_LINES_TYPE, VALUES_TYPE, LINES_TYPE}:
-        hint = f"send Content-Type: {_BYTES_TYPE} for one value, {_JSON_LINES_TYPE} for JSON lines"
+    if kind not in {BYTES_TYPE, _JSON_LINES_TYPE, VALUES_TYPE, LINES_TYPE}:
+        hint = f"send Content-Type: {BYTES_TYPE} for one value, {_JSON_LINES_TYPE} for JSON lines"
         told = f"{kind[:100]} is not a content type of records" if kind else "the request has no Content-Type"
         raise Refused(415, "type", told, hint=hint)
     return BodyForm(kind, query.get("tag"), query.get("node"), yes(query, "unterminated"))

@@ -60,7 +60,8 @@ class RequestBody:
         self.place = Place.of(request.scope, service.settings)
         headers = headers_of(request.scope)
         self._decoder = decoder_of(headers.get(b"content-encoding", b"").decode("latin-1"))
-        self._is_bounded = is_whole or self._decoder is not None
+        self.is_encoded = self._decoder is not None
+        self._is_bounded = is_whole or self.is_encoded
         self.most_records = self._settings.max_body_records if self._is_bounded else None
         self._came_bytes = self._out_bytes = 0
         self._first: MutableMapping[str, Any] | None = None

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import pytest
@@ -63,6 +64,61 @@ def batch(number: int, epoch: int = 0, producer: str = "p") -> dict[str, str]:
 
 def values_of(daemon: ServedDirectory, topic: str) -> list[str]:
     return [json.loads(line)["value"] for line in daemon.ask("GET", f"/topics/{topic}/records")[1].splitlines()]
+
+
+def put(
+    daemon: ServedDirectory, topic: str, body: Any, headers: Mapping[str, str] = MappingProxyType({}), query: str = ""
+) -> tuple[int, dict[str, Any]]:
+    """PUT one record. A body that is an iterator goes in chunks, without a length before it."""
+    with closing(http.client.HTTPConnection("127.0.0.1", daemon.port, timeout=60)) as connection:
+        connection.request("PUT", f"/topics/{topic}/records{query}", body, dict(headers))
+        answer = connection.getresponse()
+        return answer.status, json.loads(answer.read())
+
+
+def test_a_put_appends_one_record_that_no_memory_holds(daemon: ServedDirectory) -> None:
+    """The record is larger than a POST may be. Before its last byte, the daemon has it in a file."""
+    value = bytes(range(256)) * (12 * MIB // 256)
+    put(daemon, "large-first", value[:MIB])  # what the first one imports is no memory of a record
+    before, grown = peak_bytes(daemon, "RssAnon"), 0
+
+    def chunks() -> Iterator[bytes]:
+        nonlocal grown
+        for at in range(0, len(value) - 1, MIB):
+            yield value[at : min(at + MIB, len(value) - 1)]
+        grown = peak_bytes(daemon, "RssAnon") - before
+        yield value[-1:]
+
+    status, told = put(daemon, "large", chunks(), query="?tag=big")
+    assert grown < 8 * MIB
+    assert (status, told["first_seq"], told["last_seq"], told["appended"]) == (201, 1, 1, 1)
+    assert put(daemon, "large", value, {"Idempotency-Key": "k"})[0] == 201
+    status, told = put(daemon, "large", value, {"Idempotency-Key": "k"})
+    assert (status, told["duplicate"], told["first_seq"], told["next_seq"]) == (200, True, 2, 3)
+    assert put(daemon, "large", gzip.compress(b"small"), {"Content-Encoding": "gzip"})[0] == 201
+    assert daemon.ask("GET", "/topics/large/records/2")[1] == value
+    assert daemon.ask("GET", "/topics/large/records/3")[1] == b"small"
+
+
+def test_a_put_that_breaks_off_or_is_too_large_leaves_nothing(daemon: ServedDirectory) -> None:
+    def broken() -> Iterator[bytes]:
+        yield bytes(3 * MIB)
+        raise ConnectionAbortedError
+
+    with pytest.raises(ConnectionAbortedError):
+        put(daemon, "broken", broken())
+    most = 16 * MIB  # log.max_record_bytes
+    status, told = put(daemon, "broken", (bytes(MIB) for _ in range(17)))
+    assert (status, told["title"]) == (413, "RecordTooLarge")
+    with closing(socket.create_connection(("127.0.0.1", daemon.port))) as line:
+        line.sendall(
+            b"PUT /topics/broken/records HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: %d\r\n\r\n" % (most + 1)
+        )
+        assert line.recv(100).startswith(b"HTTP/1.1 413"), "before a byte of the body"
+    assert put(daemon, "broken", b"x", query="?durability=maybe")[0] == 400
+    assert put(daemon, "broken", b"x", query="?whole=1")[0] == 400
+    assert put(daemon, "_streams", b"x")[0] == 409
+    assert daemon.ask("GET", "/topics/broken/records")[0] == 404
 
 
 def test_a_batch_that_is_repeated_is_there_once(daemon: ServedDirectory) -> None:
@@ -397,9 +453,9 @@ def test_a_bomb_is_refused_before_it_takes_memory(daemon: ServedDirectory, encod
     assert peak_bytes(daemon) - before < 48 * MIB
 
 
-def peak_bytes(daemon: ServedDirectory) -> int:
-    """Return the largest memory that the daemon has had, without its worker processes."""
+def peak_bytes(daemon: ServedDirectory, kind: str = "VmHWM") -> int:
+    """Return the largest memory that the daemon has had, or now has of a kind, without its worker processes."""
     text = Path(f"/proc/{daemon.process.pid}/status").read_text()
-    found = re.search(r"VmHWM:\s+(\d+) kB", text)
+    found = re.search(rf"{kind}:\s+(\d+) kB", text)
     assert found
     return int(found[1]) * 1024
