@@ -20,7 +20,7 @@ deletes, evictions and truncations that took some. From those it says what an un
 
 Not here: what a producer gets after another directory wrote. The model has two limits of a carry, too (docs/limits.md):
 it brings no record that was deleted at an earlier carry and is back by an undo since, and it begins anew if a
-truncation left only deleted copies.
+truncation left only deleted copies. It takes a deleted record that has the seq of the last copy for that copy.
 """
 
 from __future__ import annotations
@@ -51,6 +51,7 @@ from offload.load import LoadConflict, LoadRequest, WrittenByLog
 from seglog import Log, ProducerBatch, SeqSet, Topic, TopicConfig, WrittenElsewhere
 from seglog.values.names import BRANCH_MARK
 from tests.offload.load.loads import begin, finish, part
+from tests.offload.replicas import SMALL_WAL
 from tests.worlds.clock import HandClock
 
 __all__ = ["ABOVE_ALL", "World", "kept_by"]
@@ -117,7 +118,8 @@ class Volume:
     """The records of a volume that no truncation took, and those of them that are `live`.
 
     `is_logs` says whether a log made a commit since the last load: None if that is not known. `copies` has the numbers
-    of records that were carried here, with those of their copies, and `origin` says from where.
+    of records that were carried here, with those of their copies, `copied_seq` the seq of the last one, and `origin`
+    says from where.
     """
 
     key: int
@@ -126,6 +128,7 @@ class Volume:
     removals: list[Removal] = field(default_factory=list[Removal])
     is_logs: bool | None = False
     copies: dict[int, int] = field(default_factory=dict[int, int])
+    copied_seq: int = 0
     origin: tuple[int, int] = (0, 0)
 
     @property
@@ -528,6 +531,8 @@ class World:
         assert done.after_fork is not None
         if carry:
             self.carry(self.volumes["t"], side, done.after_fork.shared_seq, done.carried)
+            # With records to look at, the branch was taken over, also if it has all of them.
+            side.is_logs = side.is_logs or done.after_fork.left.appended > 0
             self.clock.ms += 1  # the next carry tells records that took the seqs of these by their ms (CARRY-3)
         self.writer[branch] = self.writer["t"]
         for place in (0, 1):
@@ -560,9 +565,10 @@ class World:
         """Give the branch copies of main's records, in order."""
         numbers, origin = side.numbers, (main.key, shared_seq)
         live_copies = {side.records[seq].number for seq in side.live}.intersection(side.copies.values())
-        is_left = side.origin == origin and (bool(live_copies) or max(side.copies.values()) in numbers)
-        copies = dict(side.copies) if is_left else {}
-        there = {number for number, copy in copies.items() if copy in numbers}
+        is_hidden = side.copied_seq in side.records.keys() - side.live
+        is_there = is_hidden or bool(live_copies) or max(side.copies.values(), default=0) in numbers
+        copies = dict(side.copies) if side.origin == origin and is_there else {}
+        there = {number for number, copy in copies.items() if is_hidden or copy in numbers}
         live = [main.records[seq] for seq in sorted(main.live) if seq >= main.evict_floor]
         missing = [each for each in live if each.number not in numbers | there]
         first = side.head_seq + 1
@@ -575,7 +581,7 @@ class World:
             # What is deleted by now counts as carried.
             here = {number: copy for number, copy in copies.items() if copy in side.numbers}
             copies = dict.fromkeys(main.numbers, max(here.values())) | here
-            side.copies, side.origin, side.is_logs = copies, origin, True
+            side.copies, side.copied_seq, side.origin, side.is_logs = copies, side.head_seq, origin, True
             self.made["carried"] += len(missing)
 
     def follow(self, place: int, name: str) -> None:
@@ -588,6 +594,6 @@ class World:
         settings = offload.Settings().with_parts(OffloadSettings(merge_count=2))
         self.places: list[tuple[Log, Archive]] = []
         for number in (0, 1):
-            log = self.stack.enter_context(seglog.open(self.path / str(number), clock=self.clock))
+            log = self.stack.enter_context(seglog.open(self.path / str(number), clock=self.clock, settings=SMALL_WAL))
             archive = offload.attach(log, store=self.store, clock=self.clock, settings=settings)
             self.places.append((log, self.stack.enter_context(archive)))

@@ -10,6 +10,7 @@ Not tested: a clock that is set back, and a ttl that changes. An open log lowers
 
 from __future__ import annotations
 
+import shutil
 from collections import Counter
 from pathlib import Path
 
@@ -39,5 +40,6 @@ def test_owner_replica_and_model_show_the_same(tmp_path: Path, amount: int) -> N
             for _ in range(25):
                 world.step()
         made += world.made
+        shutil.rmtree(world.path)
     tell(f"{amount} histories: " + ", ".join(f"{count} {what}" for what, count in made.items()))
     assert min(made[what] for what in _MUST_HAPPEN) > 0
