@@ -29,7 +29,7 @@ __all__ = ["LOCAL", "LocalCommand", "run"]
 
 _EXIT_USAGE = 2
 _COMPLETE = "__complete"
-LOCAL = frozenset({"doctor", "follow", "init", "inspect", "recover", "serve", "tenant/delete", "verify"})
+LOCAL = frozenset({"demo", "doctor", "follow", "init", "inspect", "recover", "serve", "tenant/delete", "verify"})
 """The commands that work on files or a remote from this machine, and that no daemon runs."""
 
 

@@ -1,4 +1,4 @@
-"""The commands `seglog init`, `recover` and `serve`: a directory made, made from a remote, and held by a daemon."""
+"""The commands `seglog demo`, `init`, `recover` and `serve`: a demo, and a directory made, recovered, and served."""
 
 from __future__ import annotations
 
@@ -21,14 +21,39 @@ if TYPE_CHECKING:
     from offload.recovery import NotRecovered, Recovered
 
 __all__ = [
+    "DEMO",
     "INIT",
     "RECOVER",
     "SERVE",
+    "demo",
     "init",
     "recover",
     "recovered_text",
     "serve",
 ]
+
+
+def demo(
+    session: Session,
+    file: Annotated[Path | None, About("A text of yours. By default the demo makes one up.", is_argument=True)] = None,
+    directory: Annotated[
+        Path | None, About("Where the demo keeps its data.", metavar="DIR", shown_default="demo-data")
+    ] = None,
+) -> None:
+    """Show what seglog does, on a text, in some seconds: each command, and what it prints. Needs no bucket and no Java.
+
+    The demo appends the text, offloads it to a directory, drops the local copy, and reads it back. Then it deletes half
+    by mistake, finds the moment, restores the state before it as a branch, and takes the mistake back. With PySpark and
+    Java, it counts both states in Spark. Its data stays for you to look into, and the next demo begins anew. A
+    directory that holds anything else is refused. Example: seglog demo /var/log/dpkg.log
+    """
+    from offload.operations import demo as use
+
+    for step in use.demo(directory or Path("demo-data"), file):
+        command = f"  $ {step.command}\n" if step.command else ""
+        output = "".join(f"    {line}\n" for line in step.output.splitlines())
+        session.output.show(step, "\n".join(filter(None, [step.says, command + output])))
+        session.output.flush()
 
 
 def init(
@@ -126,6 +151,7 @@ def serve(
     session.serve(session.directory, session.settings(), remote=session.remote, debug=session.debug, tenants=tenants)
 
 
+DEMO = Command("demo", demo)
 INIT = Command("init", init)
 RECOVER = Command("recover", recover)
 SERVE = Command("serve", serve)

@@ -9,6 +9,20 @@ __all__ = ["COMMANDS", "VERSION"]
 VERSION = '0.1.0'
 
 COMMANDS = {
+    'demo': ListedCommand(
+        'demo',
+        'Show what seglog does, on a text, in some seconds: each command, and what it prints. Needs no bucket and no Java.\n'
+        '\n'
+        'The demo appends the text, offloads it to a directory, drops the local copy, and reads it back. Then it deletes half\n'
+        'by mistake, finds the moment, restores the state before it as a branch, and takes the mistake back. With PySpark and\n'
+        'Java, it counts both states in Spark. Its data stays for you to look into, and the next demo begins anew. A\n'
+        'directory that holds anything else is refused. Example: seglog demo /var/log/dpkg.log',
+        (
+            ListedParameter('file', 'path', 'A text of yours. By default the demo makes one up.', ()),
+            ListedParameter('directory', 'path', 'Where the demo keeps its data.', ('--directory',), metavar='DIR', shown_default='demo-data'),
+        ),
+        'offload.cli.start',
+    ),
     'init': ListedCommand(
         'init',
         'Make a data directory and its seglog.toml.\n'
