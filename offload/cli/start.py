@@ -18,6 +18,7 @@ from offload.operations.printing import counted
 
 if TYPE_CHECKING:
     from offload.operations.command import Tell
+    from offload.operations.init import DirectoryMade
     from offload.recovery import NotRecovered, Recovered
 
 __all__ = [
@@ -31,6 +32,8 @@ __all__ = [
     "recovered_text",
     "serve",
 ]
+
+_TRY_S = 10
 
 
 def demo(
@@ -66,13 +69,15 @@ def init(
 ) -> None:
     """Make a data directory and its seglog.toml.
 
-    The command sends nothing to the remote. The first offload checks the remote.
-    Example: seglog -C data init --remote s3://my-bucket/acme
+    One LIST tries the remote. If the remote does not answer within 10 seconds, or refuses, the command says why, and
+    makes the directory all the same. It also says what to do if the remote has topics already. `seglog doctor` checks
+    more. Example: seglog -C data init --remote s3://my-bucket/acme
 
     With --from, the new directory follows each topic and branch of the remote, with its configuration. The first append
     to a topic, or `takeover`, makes this directory its writer. A remote without topics is refused, and so is a
     directory that is not empty. After a failure, repeat the command: it continues.
     """
+    from catalog.objects.patience import one_command
     from offload.operations import init as use
 
     if source is not None:
@@ -87,9 +92,29 @@ def init(
         session.output.show(created, f"made {created.directory}, which follows {topics}{branch_count} of {source}")
         return
     url = remote or session.remote
-    created = use.init(session.directory, url, session.log_settings, tenant_of(url, role_arn))
+    with one_command(min(session.store_timeout_s or _TRY_S, _TRY_S)):
+        created = use.init(session.directory, url, session.settings, tenant_of(url, role_arn))
     target = f"remote {created.remote}" if created.remote else "without a remote (add one in seglog.toml)"
-    session.output.show(created, f"made {created.directory}, {target}")
+    session.output.show(created, f"made {created.directory}, {target}{_remote_text(created)}")
+
+
+def _remote_text(created: DirectoryMade) -> str:
+    """Return what the operator should know of the remote."""
+    url, detail = created.remote, created.detail
+    match created.remote_state:
+        case "empty":
+            return ", which has no topics yet"
+        case "not checked":
+            return f"\n  not checked: {detail}\n  `seglog doctor` checks the remote"
+        case "has topics":
+            return (
+                f"\n  the remote has topics already, such as {detail}: appends here to such a topic diverge from it"
+                f"\n  to follow it here: `seglog sync {detail}`"
+                f"\n  to follow all of them in a new directory: `seglog -C DIR init --from {url}`"
+                f"\n  after a loss: `seglog recover {url} DIR`; as a standby: `seglog follow {url} DIR`"
+                "\n  for a history of its own: name another prefix in seglog.toml"
+            )
+    return ""
 
 
 def recover(

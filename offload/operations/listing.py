@@ -27,8 +27,9 @@ COMMANDS = {
         'init',
         'Make a data directory and its seglog.toml.\n'
         '\n'
-        'The command sends nothing to the remote. The first offload checks the remote.\n'
-        'Example: seglog -C data init --remote s3://my-bucket/acme\n'
+        'One LIST tries the remote. If the remote does not answer within 10 seconds, or refuses, the command says why, and\n'
+        'makes the directory all the same. It also says what to do if the remote has topics already. `seglog doctor` checks\n'
+        'more. Example: seglog -C data init --remote s3://my-bucket/acme\n'
         '\n'
         'With --from, the new directory follows each topic and branch of the remote, with its configuration. The first append\n'
         'to a topic, or `takeover`, makes this directory its writer. A remote without topics is refused, and so is a\n'
