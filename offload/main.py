@@ -41,7 +41,9 @@ def _serve(directory: Path, settings: Settings, *, remote: str | None, debug: bo
 
     from offload.daemon.logs import set_up_logs
     from offload.daemon.server import announce, run, run_tenants
+    from seglog.base.arguments import show_frames
 
+    show_frames(True)  # its logs have the traceback of what nobody expects
     serve = settings.serve
     is_insecure = serve.insecure_behind_proxy and not serve.tls_certificate
 

@@ -113,6 +113,11 @@ def _stop(request: Request, stop: KeyboardInterrupt) -> int:
 def _command(request: Request, serve: Serve) -> None:
     from pathlib import Path
 
+    if request.options["debug"]:
+        from seglog.base.arguments import show_frames
+
+        show_frames(True)
+
     from offload.cli.execution import run_command, understood_values
     from offload.cli.session import Session
     from offload.operations.listing import COMMANDS
