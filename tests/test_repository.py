@@ -77,7 +77,7 @@ def test_every_dependency_of_the_project_is_locked() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())
     wanted = [
         *project["project"]["dependencies"],
-        *project["project"]["optional-dependencies"]["spark"],
+        *(each for extra in project["project"]["optional-dependencies"].values() for each in extra),
         *project["dependency-groups"]["dev"],
         *project["build-system"]["requires"],
     ]
