@@ -4,7 +4,7 @@ Each step is the real `seglog` command in a process of its own. The history lies
 neither a bucket nor Java. If PySpark and Java are there, the last step counts two states in Spark.
 
     DIR/.seglog-demo    DIR belongs to the demo: the next run begins anew
-    DIR/access.log      the text, if the caller gives none
+    DIR/text.log        the text: that of the caller may grow meanwhile
     DIR/data            the data directory
     DIR/archive         the remote
 """
@@ -66,81 +66,53 @@ def demo(directory: Path, file: Path | None) -> Iterator[DemoStep]:
     """
     if file is not None and not file.is_file():
         raise NoSuchFile(file)
-    text = directory / "access.log" if file is None else file
     wanted = _access_log() if file is None else file.read_bytes()
     count = len(wanted.removesuffix(b"\n").split(b"\n"))
     if count < 2:
-        raise InvalidParameters(f"{text} has {count} line, and the demo deletes half of the lines")
+        raise InvalidParameters(f"{file} has {count} line, and the demo deletes half of the lines")
     _make_empty(directory)
-    if file is None:
-        text.write_bytes(wanted)
-    return _story(directory, text, wanted, count)
+    text = directory / "text.log"
+    text.write_bytes(wanted)
+    return _story(directory, shlex.quote(str(text)), wanted, count)
 
 
-def _story(directory: Path, text: Path, wanted: bytes, count: int) -> Iterator[DemoStep]:
-    data, archive = directory / "data", (directory / "archive").resolve()
-    seglog = ("seglog", "-C", str(data))
-    topic, branch = _TOPIC, f"{_TOPIC}@{_BRANCH}"
+def _story(directory: Path, text: str, wanted: bytes, count: int) -> Iterator[DemoStep]:
+    url = (directory / "archive").resolve().as_uri()
+    seglog, topic, branch = f"seglog -C {shlex.quote(str(directory / 'data'))}", _TOPIC, f"{_TOPIC}@{_BRANCH}"
 
-    def step(says: str, *words: str) -> DemoStep:
-        return DemoStep(says, shlex.join([*seglog, *words]), _run(*seglog, *words).decode(errors="replace"))
+    def step(says: str, words: str) -> DemoStep:
+        command = f"{seglog} {words}"
+        return DemoStep(says, command, _run(command).decode(errors="replace"))
 
-    yield step(
-        "1. A log, and an archive for its history: here a directory, else a bucket.",
-        "init",
-        "--remote",
-        archive.as_uri(),
-    )
-    yield step(
-        f"2. {count:,} lines become records. An append returns when they are on the disk.", "append", topic, str(text)
-    )
-    yield step("3. Send them to the archive, read that copy back, and drop the copy in the log.", "seal", topic)
-    yield step("", "offload", topic, "--drop-hot")
-
-    compare = f"{shlex.join([*seglog, 'read', topic])} | cmp - {shlex.quote(str(text))}"
-    if _run(*seglog, "read", topic) != wanted:
+    yield step("1. A log, and an archive for its history: here a directory, else a bucket.", f"init --remote {url}")
+    yield step(f"2. {count:,} lines become records, which are on the disk now.", f"append {topic} {text}")
+    yield step("3. Send them to the archive, read that copy back, and drop the copy in the log.", f"seal {topic}")
+    yield step("", f"offload {topic} --drop-hot")
+    compare = f"{seglog} read {topic} | cmp - {text}"
+    if _run(f"{seglog} read {topic}") != wanted:
         raise DemoFailed(compare, "what came back is not what went in")
     yield DemoStep("4. Read it, now from the archive alone.", compare, "(no difference)")
 
-    cut = count // 2 + 1
+    half = count // 2
     mistake = step(
-        f"5. A mistake: somebody deletes the first half, {cut - 1:,} records.",
-        "delete",
-        topic,
-        "--before",
-        str(cut),
-        "--yes",
+        f"5. A mistake: a job deletes the first {half:,} records.", f"delete {topic} --before {half + 1} --yes"
     )
     yield mistake
     lsn = int(re.findall(r"lsn (\d+)", mistake.output)[0])
-    line_ends = wanted.count(b"\n")
+    yield step("6. Each change is a commit. When did lines go missing? A check of yours finds out.", f"log {topic}")
+    check = shlex.quote("test $(wc -l) -eq %d" % wanted.count(b"\n"))  # noqa: UP031 - no backslash in an f-string
+    yield step("", f"bisect {topic} --good lsn:{lsn - 1} run sh -c {check}")
     yield step(
-        "6. Each change is a commit. When did lines go missing? A check of yours on past states finds out.",
-        "log",
-        topic,
-    )
-    yield step("", "bisect", topic, "--good", f"lsn:{lsn - 1}", "run", "sh", "-c", f"test $(wc -l) -eq {line_ends}")
-
-    yield step(
-        "7. The state before it, as a branch: no data is copied.",
-        "restore",
-        topic,
-        "--to",
-        f"lsn:{lsn - 1}",
-        "--as",
-        _BRANCH,
+        "7. The state before it, as a branch: no data is copied.", f"restore {topic} --to lsn:{lsn - 1} --as {_BRANCH}"
     )
     for name in (branch, topic):
-        lines = _run(*seglog, "read", name).count(b"\n")
-        yield DemoStep("", f"{shlex.join([*seglog, 'read', name])} | wc -l", str(lines))
-    yield step("8. Or take the mistake back.", "undo", topic, f"lsn:{lsn}")
-    yield step("", "status", topic)
-
-    yield _in_spark(archive.as_uri(), lsn)
-    tries = (("read", branch, "--limit", "3"), ("points", topic), ("cost",))
-    shown = "\n".join(f"  {shlex.join([*seglog, *words])}" for words in tries)
+        yield DemoStep("", f"{seglog} read {name} | wc -l", str(_run(f"{seglog} read {name}").count(b"\n")))
+    yield step("8. Or take the mistake back.", f"undo {topic} lsn:{lsn}")
+    yield step("", f"status {topic}")
+    yield _in_spark(url, lsn)
+    tries = "\n".join(f"  {seglog} {words}" for words in (f"read {branch} --limit 3", f"points {topic}", "cost"))
     yield DemoStep(
-        f"All of it is in {directory}. Look around:\n\n{shown}\n\nThen `seglog --help`, with a log of yours."
+        f"All of it is in {directory}. Look around:\n\n{tries}\n\nThen `seglog --help`, with a log of yours."
     )
 
 
@@ -171,27 +143,21 @@ def _access_log() -> bytes:
     return "".join(lines).encode()
 
 
-def _run(*words: str) -> bytes:
-    """Run `seglog`, with no setting of the environment, and return its output. Raises `DemoFailed`."""
+def _run(command: str) -> bytes:
+    """Run a command of `seglog` without settings of the environment, and return its output. Raises `DemoFailed`."""
     variables = {name: text for name, text in os.environ.items() if not name.startswith("SEGLOG_")}
-    return _output(shlex.join(words), [sys.executable, "-P", "-m", "offload", *words[1:]], variables)
+    return _output(command, [sys.executable, "-P", "-m", "offload", *shlex.split(command)[1:]], variables)
 
 
 def _in_spark(url: str, lsn: int) -> DemoStep:
     home = os.environ.get("JAVA_HOME")
     if find_spec("pyspark") is None or not shutil.which(f"{home}/bin/java" if home else "java"):
-        return DemoStep(
-            "9. Spark reads the archive too, without a server: pip install 'seglog[spark]', and Java 17 or newer."
-        )
+        return DemoStep("9. Spark reads the archive, too: pip install 'seglog[spark]', and Java 17 or newer.")
     program = _PROGRAM.format(topic=_TOPIC, url=url, lsn=lsn)
     variables = {"PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1", **os.environ}
     output = _output("python", [sys.executable, "-P", "-c", program], variables)
     shown = program.rstrip().replace("\n", "\n  >>> ")
-    return DemoStep(
-        "9. Spark, straight from the archive: no seglog process is on the way.",
-        f"python\n  >>> {shown}",
-        output.decode(),
-    )
+    return DemoStep("9. Spark, straight from the archive, without a server.", f"python\n  >>> {shown}", output.decode())
 
 
 def _output(shown: str, words: list[str], variables: dict[str, str]) -> bytes:

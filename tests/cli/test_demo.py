@@ -25,7 +25,7 @@ def _demo(place: Path, *words: str, **variables: str) -> str:
 @pytest.mark.long
 def test_the_demo_needs_no_java_and_its_last_commands_work(tmp_path: Path, run: Run) -> None:
     told = _demo(tmp_path, JAVA_HOME=str(tmp_path), SEGLOG_REMOTE="s3://not-this-one/x")
-    assert "Spark reads the archive too, without a server: pip install 'seglog[spark]'" in told
+    assert "Spark reads the archive, too: pip install 'seglog[spark]'" in told
     assert re.findall(r"wc -l\n    (\d+)", told) == ["20000", "10000"]
     assert "10,000 records are back" in told
     tries = [shlex.split(line)[1:] for line in told.partition("Look around:")[2].splitlines() if "-C" in line]
@@ -34,15 +34,15 @@ def test_the_demo_needs_no_java_and_its_last_commands_work(tmp_path: Path, run: 
         assert run(*words, directory=None).code == 0, words
     assert (
         run("-C", "demo-data/data", "read", "events", directory=None).out
-        == (tmp_path / "demo-data" / "access.log").read_bytes()
+        == (tmp_path / "demo-data" / "text.log").read_bytes()
     )
 
 
 @pytest.mark.long
 def test_the_demo_takes_a_text_and_counts_both_states_in_spark(tmp_path: Path) -> None:
     (tmp_path / "own text").write_bytes(b"one\ntwo\n\xff\nfour\nfive")
-    (tmp_path / "here").mkdir()
-    lines = _demo(tmp_path, "own text", "--directory", "here", "--json").splitlines()
+    (tmp_path / "over here").mkdir()
+    lines = _demo(tmp_path, "own text", "--directory", "over here", "--json").splitlines()
     steps = [json.loads(line) for line in lines]
     assert [mismatches(step, SCHEMAS["demo_step"]) for step in steps if mismatches(step, SCHEMAS["demo_step"])] == []
     assert "5 records now\n3 records after the mistake\n" in [step["output"] for step in steps]
