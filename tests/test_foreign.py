@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -12,6 +13,8 @@ import pytest
 from tests.worlds.command import Run, run
 
 __all__ = ["run"]
+
+ROOT = Path(__file__).parents[1]
 
 _PROGRAM = """
 import seglog
@@ -67,3 +70,17 @@ def test_doctor_names_what_hides_a_package_and_who_shares_one(
     monkeypatch.syspath_prepend(tmp_path / "site")
     outcome, found, _ = _found(run)
     assert (outcome, found) == ("fail", "library-catalog has files in the package catalog as well")
+
+
+@pytest.mark.long
+def test_a_sourceless_copy_knows_its_own_packages(tmp_path: Path) -> None:
+    """As in a frozen program, and beside a finder of the old kind."""
+    for name in ("seglog", "catalog", "offload"):
+        shutil.copytree(ROOT / name, tmp_path / name, ignore=shutil.ignore_patterns("__pycache__", "*.java"))
+    subprocess.run([sys.executable, "-m", "compileall", "-q", "-b", "."], cwd=tmp_path, check=True)
+    for source in tmp_path.rglob("*.py"):
+        source.unlink()
+    old = "type('Old', (), {'find_module': lambda *_: None})()"
+    code = f"import sys; sys.meta_path.insert(0, {old}); import seglog, offload; print(seglog.__file__)"
+    done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert (done.stdout, done.stderr) == (f"{tmp_path}/seglog/__init__.pyc\n", "")

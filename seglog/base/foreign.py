@@ -9,9 +9,13 @@ from __future__ import annotations
 
 import sys
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from importlib.machinery import ModuleSpec
+
 __all__ = ["foreign_text"]
 
-_ROOT = __file__.removesuffix("seglog/base/foreign.py")
+_ROOT = __file__.rpartition("seglog/base/foreign.")[0]
 
 
 def foreign_text(*names: str) -> str:
@@ -23,9 +27,12 @@ def foreign_text(*names: str) -> str:
 
 def _place_of(name: str) -> str | None:
     """Return the directory of a package or the file of a module, or None if Python finds none."""
-    module = sys.modules.get(name)
-    specs = (finder.find_spec(name, None) for finder in sys.meta_path) if module is None else [module.__spec__]
-    spec = next(filter(None, specs), None)
+    spec: ModuleSpec | None
+    if name in sys.modules:
+        spec = getattr(sys.modules[name], "__spec__", None)
+    else:
+        finders = [finder for finder in sys.meta_path if hasattr(finder, "find_spec")]
+        spec = next(filter(None, (finder.find_spec(name, None) for finder in finders)), None)
     if spec is None:
         return None
     return next(iter(spec.submodule_search_locations or ()), spec.origin)
