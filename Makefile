@@ -1,7 +1,7 @@
 # The ways to build, check and run seglog. Each target does its own set-up; `make` alone lists them.
 #
 #   make test ARGS="-k wal"          further arguments to pytest
-#   make demo FILE=app.log           ingest this file
+#   make demo FILE=app.log           the demo with this text
 #   make bench NAME="append" ARGS="--json"
 #   make soak PART=3                 one part of the long tests; without PART it lists them
 #   make test SEGLOG_TEST_SEED=7     other random histories than those of seed 30
@@ -101,8 +101,9 @@ endif
 mutants: setup ## each of a list of mistakes, and the tests that must notice it; ARGS="commit" picks some
 	@$(RUN) python -m tests.mutants $(ARGS)
 
-demo: setup ## the whole way of a record, narrated, in about a minute
-	@$(RUN) python -m demo demo-data $${FILE:+"$$FILE"}
+demo: setup ## `seglog demo`: the whole way of a record, narrated, with Spark
+	@$(RUN) seglog demo $${FILE:+-- "$$FILE"}
+	@echo; echo "In this checkout, seglog is .venv/bin/seglog."
 
 bench: setup ## every benchmark, or those in NAME; ARGS="--markdown" writes docs/benchmarks.md
 	@scripts/yardsticks.sh

@@ -66,7 +66,7 @@ def run(options: Options) -> Report:
         directory = Path(name, "topics")
         make_topics(directory, topics)
         rows.append(alone(f"status of {topics:,} topics", "MB", _peak_mb(directory, ["status"]), at_most=_MOST_MB))
-        init(directory, Path(name, "store").absolute().as_uri(), seglog.LogSettings)
+        init(directory, Path(name, "store").absolute().as_uri(), lambda: offload.Settings({}, {}))
         found_mb = _peak_mb(directory, ["status"])
         rows.append(alone(f"status of {topics:,} topics, with a remote", "MB", found_mb, at_most=_MOST_MB))
         small = requests_of_steps(Path(name, "small"), 1)

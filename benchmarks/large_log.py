@@ -96,7 +96,7 @@ def of_commits(directory: Path, count: int) -> None:
     the directory. It has the names, the checkpoints and the newest commit.
     """
     remote = directory.with_name(f"{directory.name}-remote").absolute()
-    init(directory, remote.as_uri(), seglog.LogSettings)
+    init(directory, remote.as_uri(), lambda: offload.Settings({}, {}))
     commits = TopicCommits(MemoryStore(), TOPIC)
     made = _Made(commits)
     for lsn in range(1, count + 1):

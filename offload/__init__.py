@@ -5,6 +5,8 @@ The package imports a name when it is first used, because a Spark worker and `se
 
 from __future__ import annotations
 
+from seglog.base.foreign import foreign_text
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from offload.archive import Archive, OffloadResult, Removed, Restored, attach
@@ -38,6 +40,8 @@ _HOME = {
     "recover": "offload.recovery",
 }
 
+if _foreign := foreign_text("catalog"):
+    raise ImportError(_foreign)
 
 if not TYPE_CHECKING:
 

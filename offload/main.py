@@ -39,9 +39,18 @@ def main() -> None:
 def _serve(directory: Path, settings: Settings, *, remote: str | None, debug: bool, tenants: bool = False) -> None:
     import os
 
-    from offload.daemon.logs import set_up_logs
-    from offload.daemon.server import announce, run, run_tenants
+    try:
+        from offload.daemon.logs import set_up_logs
+        from offload.daemon.server import announce, run, run_tenants
+    except ModuleNotFoundError as missing:
+        from seglog.errors import NotInstalled
 
+        if missing.name is None or missing.name.startswith("offload"):
+            raise
+        raise NotInstalled("seglog serve", missing.name, "daemon") from None
+    from seglog.base.arguments import show_frames
+
+    show_frames(True)  # its logs have the traceback of what nobody expects
     serve = settings.serve
     is_insecure = serve.insecure_behind_proxy and not serve.tls_certificate
 

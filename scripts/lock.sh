@@ -15,7 +15,7 @@ if [ -z "$uv" ]; then
         .venv/bin/python -m pip install --quiet --disable-pip-version-check uv
     fi
 fi
-"$uv" pip compile pyproject.toml --extra spark --extra tenants --group dev --universal --python-version 3.11 \
+"$uv" pip compile pyproject.toml --extra daemon --extra spark --extra tenants --group dev --universal --python-version 3.11 \
     --generate-hashes --no-header --quiet --output-file requirements.lock "$@"
 "$uv" pip compile --group bench --constraint requirements.lock --universal --python-version 3.11 \
     --generate-hashes --no-header --quiet --output-file benchmarks/requirements.lock "$@"

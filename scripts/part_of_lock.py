@@ -1,7 +1,7 @@
 """Print the part of requirements.lock that some packages need: `python scripts/part_of_lock.py [NAME...]`.
 
-Without names, it is the part for seglog itself and for its extra `uvloop`. docs/deploy/Containerfile installs that. The
-lock names above each package the packages that need it, so no other file has to be read.
+Without names, it is the part for seglog itself and for its extras `daemon` and `uvloop`. docs/deploy/Containerfile
+installs that. The lock names above each package the packages that need it, so no other file has to be read.
 """
 
 from __future__ import annotations
@@ -37,7 +37,8 @@ def part_of(lock: str, names: Iterable[str]) -> str:
 def runtime_names() -> list[str]:
     """Return the packages that pyproject.toml names for the daemon."""
     project = tomllib.loads((_ROOT / "pyproject.toml").read_text())["project"]
-    given = [*project["dependencies"], *project["optional-dependencies"]["uvloop"]]
+    extras = project["optional-dependencies"]
+    given = [*project["dependencies"], *extras["daemon"], *extras["uvloop"]]
     return [_NAME.match(each)[0] for each in given]  # type: ignore[index]
 
 

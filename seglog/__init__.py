@@ -15,6 +15,8 @@ numpy.
 
 from __future__ import annotations
 
+from seglog.base.foreign import foreign_text
+
 TYPE_CHECKING = False
 """True for a type checker, as in `typing`, whose import takes longer than that of this module."""
 
@@ -253,6 +255,11 @@ _HOMES = {
     "TruncateOp": "seglog.values.deletes",
 }
 """The module of each name that is no error."""
+
+if _foreign := foreign_text("catalog", "offload"):
+    from warnings import warn
+
+    warn(f"{_foreign}. The log itself needs neither.", RuntimeWarning, stacklevel=2)
 
 if not TYPE_CHECKING:
 

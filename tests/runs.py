@@ -64,7 +64,7 @@ class Group(NamedTuple):
 _JOINTS = ("offload/daemon", "offload/replication", "offload/services")
 
 GROUPS = {
-    "core": Group(("tests",), ("seglog", "benchmarks", "demo", "docs", "localstack", "scripts", "tests")),
+    "core": Group(("tests",), ("seglog", "benchmarks", "docs", "localstack", "scripts", "tests")),
     "catalog": Group(("tests/catalog",), ("catalog",)),
     "daemon": Group(("tests/offload",), ("offload", "seglog/client")),
     "cli": Group(("tests/cli",), ("offload/cli", "offload/operations")),

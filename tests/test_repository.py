@@ -77,7 +77,7 @@ def test_every_dependency_of_the_project_is_locked() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())
     wanted = [
         *project["project"]["dependencies"],
-        *project["project"]["optional-dependencies"]["spark"],
+        *(each for extra in project["project"]["optional-dependencies"].values() for each in extra),
         *project["dependency-groups"]["dev"],
         *project["build-system"]["requires"],
     ]
@@ -262,7 +262,7 @@ def test_each_decision_that_a_file_cites_exists() -> None:
     numbers = {path.name[:4] for path in decisions()}
     cited = set()
     files = [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")]
-    for folder in (*PACKAGES, "demo", "scripts", "tests"):
+    for folder in (*PACKAGES, "scripts", "tests"):
         files += [*(ROOT / folder).rglob("*.py"), *(ROOT / folder).rglob("*.toml")]
     for file in files:
         for found in _A_CITATION.findall(file.read_text()):
@@ -288,7 +288,7 @@ def test_every_link_between_documents_leads_somewhere() -> None:
                 assert not heading or heading in headings(place), f"{page.relative_to(ROOT)} points to #{heading}"
 
 
-_A_PATH = re.compile(r"`((?:seglog|catalog|offload|tests|docs|scripts|demo|benchmarks|localstack)/[\w./*-]*)`")
+_A_PATH = re.compile(r"`((?:seglog|catalog|offload|tests|docs|scripts|benchmarks|localstack)/[\w./*-]*)`")
 
 
 def test_every_path_that_a_page_names_exists() -> None:

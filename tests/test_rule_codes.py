@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-PACKAGES = ("benchmarks", "catalog", "demo", "offload", "seglog", "tests")
+PACKAGES = ("benchmarks", "catalog", "offload", "seglog", "tests")
 _DEFINITION = re.compile(r"^ *([A-Z]+-\d+)  \S", re.MULTILINE)
 _CODE = re.compile(r"(?<![\w-])([A-Z]{2,}-\d+)(?![\w-])")
 _OTHERS = ("CRC", "PIP", "RFC", "SHA", "UTF")  # documents and algorithms, which have numbers of their own

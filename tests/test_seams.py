@@ -1,4 +1,4 @@
-"""Tests, benchmarks and the demo use public names of the product. `tests/seams` alone reaches into private ones.
+"""Tests and benchmarks use public names of the product. `tests/seams` alone reaches into private ones.
 
 `tests/simulation/mutants.py` and `tests/races/mutants.py` are seams too: they put mistakes into the shipped modules.
 """
@@ -21,7 +21,7 @@ _PATCHES = {"delattr", "object", "patch", "setattr"}
 
 
 def sources() -> Iterator[Path]:
-    for folder in ("benchmarks", "demo", "tests"):
+    for folder in ("benchmarks", "tests"):
         for path in sorted((ROOT / folder).rglob("*.py")):
             if not str(path.relative_to(ROOT)).startswith(_SEAMS):
                 yield path

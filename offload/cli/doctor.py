@@ -32,8 +32,8 @@ def doctor(
     """Check the data directory and its machine, and that the remote keeps the promises that seglog needs.
 
     In a data directory, the command first checks free disk, the time of a sync, limits of files, permissions, the
-    daemon's certificate, and that a daemon answers. A line says `ok`, `warn` or `FAIL`, with what to do. Without a
-    remote, these checks are all.
+    daemon's certificate, that a daemon answers, and that no other package has a name of ours. A line says `ok`, `warn`
+    or `FAIL`, with what to do. Without a remote, these checks are all.
 
     For the remote, the command tries every promise, races included, with about 290 requests that send 37 MB. It works
     under a fresh prefix doctor/.../ within the remote's own, and then removes its objects. It skips requests that the

@@ -29,7 +29,7 @@ __all__ = ["LOCAL", "LocalCommand", "run"]
 
 _EXIT_USAGE = 2
 _COMPLETE = "__complete"
-LOCAL = frozenset({"doctor", "follow", "init", "inspect", "recover", "serve", "tenant/delete", "verify"})
+LOCAL = frozenset({"demo", "doctor", "follow", "init", "inspect", "recover", "serve", "tenant/delete", "verify"})
 """The commands that work on files or a remote from this machine, and that no daemon runs."""
 
 
@@ -112,6 +112,11 @@ def _stop(request: Request, stop: KeyboardInterrupt) -> int:
 
 def _command(request: Request, serve: Serve) -> None:
     from pathlib import Path
+
+    if request.options["debug"]:
+        from seglog.base.arguments import show_frames
+
+        show_frames(True)
 
     from offload.cli.execution import run_command, understood_values
     from offload.cli.session import Session

@@ -1,4 +1,4 @@
-"""The commands `seglog init`, `recover` and `serve`: a directory made, made from a remote, and held by a daemon."""
+"""The commands `seglog demo`, `init`, `recover` and `serve`: a demo, and a directory made, recovered, and served."""
 
 from __future__ import annotations
 
@@ -18,17 +18,45 @@ from offload.operations.printing import counted
 
 if TYPE_CHECKING:
     from offload.operations.command import Tell
+    from offload.operations.init import DirectoryMade
     from offload.recovery import NotRecovered, Recovered
 
 __all__ = [
+    "DEMO",
     "INIT",
     "RECOVER",
     "SERVE",
+    "demo",
     "init",
     "recover",
     "recovered_text",
     "serve",
 ]
+
+_TRY_S = 10
+
+
+def demo(
+    session: Session,
+    file: Annotated[Path | None, About("A text of yours. By default the demo makes one up.", is_argument=True)] = None,
+    directory: Annotated[
+        Path | None, About("Where the demo keeps its data.", metavar="DIR", shown_default="demo-data")
+    ] = None,
+) -> None:
+    """Show what seglog does, on a text, in some seconds: each command, and what it prints. Needs no bucket and no Java.
+
+    The demo appends the text, offloads it to a directory, drops the local copy, and reads it back. Then it deletes half
+    by mistake, finds the moment, restores the state before it as a branch, and takes the mistake back. With PySpark and
+    Java, it counts both states in Spark. Its data stays for you to look into, and the next demo begins anew. A
+    directory that holds anything else is refused. Example: seglog demo /var/log/dpkg.log
+    """
+    from offload.operations import demo as use
+
+    for step in use.demo(directory or Path("demo-data"), file):
+        command = f"  $ {step.command}\n" if step.command else ""
+        output = "".join(f"    {line}\n" for line in step.output.splitlines())
+        session.output.show(step, "\n".join(filter(None, [step.says, command + output])))
+        session.output.flush()
 
 
 def init(
@@ -41,13 +69,15 @@ def init(
 ) -> None:
     """Make a data directory and its seglog.toml.
 
-    The command sends nothing to the remote. The first offload checks the remote.
-    Example: seglog -C data init --remote s3://my-bucket/acme
+    One LIST tries the remote. If the remote does not answer within 10 seconds, or refuses, the command says why, and
+    makes the directory all the same. It also says what to do if the remote has topics already. `seglog doctor` checks
+    more. Example: seglog -C data init --remote s3://my-bucket/acme
 
     With --from, the new directory follows each topic and branch of the remote, with its configuration. The first append
     to a topic, or `takeover`, makes this directory its writer. A remote without topics is refused, and so is a
     directory that is not empty. After a failure, repeat the command: it continues.
     """
+    from catalog.objects.patience import one_command
     from offload.operations import init as use
 
     if source is not None:
@@ -62,9 +92,29 @@ def init(
         session.output.show(created, f"made {created.directory}, which follows {topics}{branch_count} of {source}")
         return
     url = remote or session.remote
-    created = use.init(session.directory, url, session.log_settings, tenant_of(url, role_arn))
+    with one_command(min(session.store_timeout_s or _TRY_S, _TRY_S)):
+        created = use.init(session.directory, url, session.settings, tenant_of(url, role_arn))
     target = f"remote {created.remote}" if created.remote else "without a remote (add one in seglog.toml)"
-    session.output.show(created, f"made {created.directory}, {target}")
+    session.output.show(created, f"made {created.directory}, {target}{_remote_text(created)}")
+
+
+def _remote_text(created: DirectoryMade) -> str:
+    """Return what the operator should know of the remote."""
+    url, detail = created.remote, created.detail
+    match created.remote_state:
+        case "empty":
+            return ", which has no topics yet"
+        case "not checked":
+            return f"\n  not checked: {detail}\n  `seglog doctor` checks the remote"
+        case "has topics":
+            return (
+                f"\n  the remote has topics already, such as {detail}: appends here to such a topic diverge from it"
+                f"\n  to follow it here: `seglog sync {detail}`"
+                f"\n  to follow all of them in a new directory: `seglog -C DIR init --from {url}`"
+                f"\n  after a loss: `seglog recover {url} DIR`; as a standby: `seglog follow {url} DIR`"
+                "\n  for a history of its own: name another prefix in seglog.toml"
+            )
+    return ""
 
 
 def recover(
@@ -126,6 +176,7 @@ def serve(
     session.serve(session.directory, session.settings(), remote=session.remote, debug=session.debug, tenants=tenants)
 
 
+DEMO = Command("demo", demo)
 INIT = Command("init", init)
 RECOVER = Command("recover", recover)
 SERVE = Command("serve", serve)

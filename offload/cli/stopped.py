@@ -9,7 +9,7 @@ from typing import Any
 __all__ = ["hint_of", "told"]
 
 #: Commands that change something, but not through the registry, and have no line of their own (`told`).
-_OTHERS = frozenset({"init"})
+_OTHERS = frozenset({"demo", "init"})
 
 #: Commands whose own line covers their work (`told`), but not the moments before and after it.
 _TOLD = frozenset({"append", "export", "follow", "recover"})

@@ -47,6 +47,7 @@ from offload.operations.listed import ListedCommand, ListedParameter
 __all__ = ["COMMANDS", "listed_commands"]
 
 COMMANDS: tuple[Command, ...] = (
+    start.DEMO,
     start.INIT,
     append.APPEND,
     read.READ,

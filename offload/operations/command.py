@@ -487,11 +487,12 @@ COMMANDS: Mapping[str, Command] = _Served()
 
 def schemas() -> dict[str, Any]:
     """Return the schema of each kind of result, also of those that the command line alone shows."""
-    from offload.operations import append, bisect, doctor, export, follow, init, inspect, tenant, token, verify
+    from offload.operations import append, bisect, demo, doctor, export, follow, init, inspect, tenant, token, verify
     from offload.operations.results import ERROR, schemas_of
 
     served = [command.function for command in COMMANDS.values()]
     others: list[Callable[..., Any]] = [
+        demo.demo,
         init.init,
         append.append,
         bisect.bisect,

@@ -8,6 +8,7 @@
     permissions   fails if others may write the directory, warns if others may read a token or key file
     tls           fails if the daemon's certificate cannot be read or has expired, warns 14 days before
     daemon        fails if a process holds the daemon's socket and does not answer
+    packages      fails if another project has files in our packages, warns if a file here hides one from programs
 
 The caller compares the clock with the store's, in another check. The end of validity of a certificate comes from its
 DER encoding (X.690, RFC 5280), without a check of the signature. Of several certificates in a file, the first counts:
@@ -30,7 +31,8 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from importlib.metadata import version
+from importlib.metadata import packages_distributions, version
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -202,6 +204,7 @@ def doctor_directory(
         "permissions": lambda: _permissions(directory, settings),
         "tls": lambda: _tls(directory, settings, now_ms),
         "daemon": lambda: _daemon(directory, answer_s),
+        "packages": _packages,
     }
     failed = 0
     for name, check in checks.items():
@@ -307,3 +310,21 @@ def _daemon(directory: Path, answer_s: float) -> tuple[str, str, str]:
     if status != [b"200"]:
         return "fail", f"the daemon answers {answer[:32]!r}", advice
     return "ok", "the daemon answers", ""
+
+
+def _packages() -> tuple[str, str, str]:
+    owners = packages_distributions()
+    for name in ("seglog", "catalog", "offload"):
+        others = {*owners.get(name, ())} - {"seglog"}
+        if others:
+            found = f"{', '.join(sorted(others))} has files in the package {name} as well"
+            return "fail", found, "install seglog in an environment without it"
+        own = find_spec(name)
+        for hiding in (Path(f"{name}.py"), Path(name, "__init__.py")):
+            if hiding.is_file() and not (own and own.origin and hiding.samefile(own.origin)):
+                return (
+                    "warn",
+                    f"{hiding.absolute()} hides a package of seglog from programs that start here",
+                    "rename it",
+                )
+    return "ok", "no other package has a name of ours", ""

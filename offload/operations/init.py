@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import enum
 from collections.abc import Callable, Mapping
+from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import seglog
+from catalog.format.keys import named_by, refs_prefix
+from catalog.objects.base import first_valid_key
 from offload.errors import OffloadError
 from offload.operations.command import Tell
 from offload.operations.results import OPTIONAL
-from offload.settings import TenantSettings, default_file
+from offload.settings import Settings, TenantSettings, default_file
+from offload.tenants.source import source_of
 from offload.wiring import check_remote_apart, open_store
 from seglog.base.errors import Conflict
 
-__all__ = ["AlreadyInitialised", "DirectoryMade", "init", "init_from"]
+__all__ = ["AlreadyInitialised", "DirectoryMade", "RemoteState", "init", "init_from"]
 
 
 class AlreadyInitialised(Conflict, OffloadError):
@@ -23,21 +28,35 @@ class AlreadyInitialised(Conflict, OffloadError):
     hint = "edit its seglog.toml to change settings"
 
 
+class RemoteState(enum.StrEnum):
+    """What `init` found in the remote."""
+
+    EMPTY = "empty"
+    HAS_TOPICS = "has topics"
+    NOT_CHECKED = "not checked"
+
+
 @dataclass(frozen=True, slots=True)
 class DirectoryMade:
-    """A new data directory. If it was made from a remote, `topics` are its topics and branches."""
+    """A new data directory. If it was made from a remote, `topics` are its topics and branches.
+
+    Otherwise `remote_state` says what the remote has, and `detail` is the name of a topic, or why there was no check.
+    """
 
     directory: str
     remote: str | None
     topics: tuple[str, ...] | None = field(default=None, metadata=OPTIONAL)
+    remote_state: RemoteState | None = field(default=None, metadata=OPTIONAL)
+    detail: str | None = field(default=None, metadata=OPTIONAL)
 
 
 def init(
-    directory: Path, url: str | None, settings: Callable[[], seglog.LogSettings], tenant: TenantSettings | None = None
+    directory: Path, url: str | None, settings: Callable[[], Settings], tenant: TenantSettings | None = None
 ) -> DirectoryMade:
-    """Make a data directory and its seglog.toml. `settings` reads the settings of the new log.
+    """Make a data directory and its seglog.toml. `settings` reads the settings of the new log, and of its remote.
 
-    `tenant` becomes the section [tenant].
+    Before that, one LIST tries the remote. The directory is made whatever the remote answers. `tenant` becomes the
+    section [tenant].
 
     Raises `AlreadyInitialised`, `InvalidRemote`, and what `settings` raises.
     """
@@ -47,9 +66,23 @@ def init(
     path = directory / seglog.SETTINGS_FILE
     if path.exists():
         raise AlreadyInitialised(directory)
-    with seglog.open(directory, settings=settings()):
+    given = settings()
+    log_settings = given.log
+    state, detail = _tried(url, given if tenant is None else given.with_parts(tenant)) if url else (None, None)
+    with seglog.open(directory, settings=log_settings):
         seglog.replace_atomically(seglog.OsFiles(), path, default_file(url, tenant).encode())
-    return DirectoryMade(str(directory.resolve()), url)
+    return DirectoryMade(str(directory.resolve()), url, remote_state=state, detail=detail)
+
+
+def _tried(url: str, settings: Settings) -> tuple[RemoteState, str | None]:
+    """Return what the remote has, and the name of a topic, or why nothing is known."""
+    try:
+        source = source_of(settings, url)
+        with closing(open_store(url, settings.cold, settings.offload, source)) as store:
+            name = first_valid_key(store, refs_prefix(), named_by)
+    except (seglog.SeglogError, OSError) as error:
+        return RemoteState.NOT_CHECKED, "; ".join(filter(None, [str(error), getattr(error, "hint", None)]))
+    return (RemoteState.HAS_TOPICS, name[0]) if name else (RemoteState.EMPTY, None)
 
 
 def init_from(

@@ -9,12 +9,27 @@ __all__ = ["COMMANDS", "VERSION"]
 VERSION = '0.1.0'
 
 COMMANDS = {
+    'demo': ListedCommand(
+        'demo',
+        'Show what seglog does, on a text, in some seconds: each command, and what it prints. Needs no bucket and no Java.\n'
+        '\n'
+        'The demo appends the text, offloads it to a directory, drops the local copy, and reads it back. Then it deletes half\n'
+        'by mistake, finds the moment, restores the state before it as a branch, and takes the mistake back. With PySpark and\n'
+        'Java, it counts both states in Spark. Its data stays for you to look into, and the next demo begins anew. A\n'
+        'directory that holds anything else is refused. Example: seglog demo /var/log/dpkg.log',
+        (
+            ListedParameter('file', 'path', 'A text of yours. By default the demo makes one up.', ()),
+            ListedParameter('directory', 'path', 'Where the demo keeps its data.', ('--directory',), metavar='DIR', shown_default='demo-data'),
+        ),
+        'offload.cli.start',
+    ),
     'init': ListedCommand(
         'init',
         'Make a data directory and its seglog.toml.\n'
         '\n'
-        'The command sends nothing to the remote. The first offload checks the remote.\n'
-        'Example: seglog -C data init --remote s3://my-bucket/acme\n'
+        'One LIST tries the remote. If the remote does not answer within 10 seconds, or refuses, the command says why, and\n'
+        'makes the directory all the same. It also says what to do if the remote has topics already. `seglog doctor` checks\n'
+        'more. Example: seglog -C data init --remote s3://my-bucket/acme\n'
         '\n'
         'With --from, the new directory follows each topic and branch of the remote, with its configuration. The first append\n'
         'to a topic, or `takeover`, makes this directory its writer. A remote without topics is refused, and so is a\n'
@@ -627,8 +642,8 @@ COMMANDS = {
         'Check the data directory and its machine, and that the remote keeps the promises that seglog needs.\n'
         '\n'
         'In a data directory, the command first checks free disk, the time of a sync, limits of files, permissions, the\n'
-        "daemon's certificate, and that a daemon answers. A line says `ok`, `warn` or `FAIL`, with what to do. Without a\n"
-        'remote, these checks are all.\n'
+        "daemon's certificate, that a daemon answers, and that no other package has a name of ours. A line says `ok`, `warn`\n"
+        'or `FAIL`, with what to do. Without a remote, these checks are all.\n'
         '\n'
         'For the remote, the command tries every promise, races included, with about 290 requests that send 37 MB. It works\n'
         "under a fresh prefix doctor/.../ within the remote's own, and then removes its objects. It skips requests that the\n"

@@ -16,7 +16,7 @@ from __future__ import annotations
 import logging
 import socket
 from collections.abc import Iterator, Sequence
-from contextlib import closing, contextmanager
+from contextlib import closing
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -95,12 +95,11 @@ def opened(options: dict[str, str], schema: StructType, *, overwrite: bool) -> t
     from offload.spark.row_frames import check_columns
     from offload.spark.write_options import parse_write_options
 
-    with hints_shown():
-        url, request = parse_write_options(options)
-        check_columns({field.name: field.dataType.simpleString() for field in schema.fields})
-        if overwrite:
-            raise InvalidOption("mode", "records are only appended", hint='use mode("append")')
-    with hints_shown(), closing(_Remote(url, request)) as remote:
+    url, request = parse_write_options(options)
+    check_columns({field.name: field.dataType.simpleString() for field in schema.fields})
+    if overwrite:
+        raise InvalidOption("mode", "records are only appended", hint='use mode("append")')
+    with closing(_Remote(url, request)) as remote:
         load = open_load(remote.volumes, request, writer_id=_writer_id(), now_ms=remote.now_ms())
     _warn_if_done(load, load.done_seq)
     return url, load
@@ -121,16 +120,15 @@ def written(url: str, load: Load, batches: Iterator[pa.RecordBatch]) -> LoadedPa
             raise InvalidOption("partitionRows", f"the rows of each partition were not counted: {_ONE_PARTITION}")
         return LoadedPart(partition, 0)
     rows = RowFrames(load.request.topic, load.first_seq_of(partition), load.start_ms, load.newest_ms)
-    with hints_shown():
-        store = store_of(url, load.request.kms_key_id)
-        return write_part(store, load, partition, rows.frames(batches), now_ms=SystemClock().now_ms)
+    store = store_of(url, load.request.kms_key_id)
+    return write_part(store, load, partition, rows.frames(batches), now_ms=SystemClock().now_ms)
 
 
 def committed(url: str, load: Load, parts: Sequence[LoadedPart]) -> Loaded:
     """Publish the load. Runs on the driver, after all tasks."""
     from offload.load import publish_load
 
-    with hints_shown(), closing(_Remote(url, load.request)) as remote:
+    with closing(_Remote(url, load.request)) as remote:
         loaded = publish_load(remote.volumes, load, parts, writer_id=_writer_id(), now_ms=remote.now_ms())
     if loaded.lsn is not None:
         _log.info("%s: seqs %d to %d, lsn %d", load.name, loaded.first_seq, loaded.last_seq, loaded.lsn)
@@ -147,17 +145,6 @@ def _warn_if_done(load: Load, done_seq: int | None) -> None:
             "or deleted since, give the job another key",
             load.name, load.request.key, done_seq,
         )  # fmt: skip
-
-
-@contextmanager
-def hints_shown() -> Iterator[None]:
-    """Add an error's hint to its traceback (SPARKW-4)."""
-    try:
-        yield
-    except Exception as error:
-        if hint := getattr(error, "hint", None):
-            error.add_note(f"Hint: {hint}")
-        raise
 
 
 class _Remote:

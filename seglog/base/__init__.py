@@ -1,1 +1,1 @@
-"""What all three packages stand on: errors, checks of arguments, the progress of a call, and forks."""
+"""What all three packages stand on: errors, checks of arguments, progress, forks, and foreign packages."""

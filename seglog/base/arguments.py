@@ -24,6 +24,10 @@ ARG-1  A bool is no number. Any other value with `__index__`, such as a numpy in
 ARG-2  A value that does not fit raises `InvalidArgument`, which names the argument. A wrong number of arguments, or an
     unknown name, still raises Python's own `TypeError`.
 ARG-3  A default is not checked.
+
+A `SeglogError` leaves a checked call without the frames behind the call, and without the traceback of a client library
+that it came from. It says by itself what happened, and 60 lines of other people's code hide that. `python -X dev`,
+`seglog --debug` and the daemon show all of them. The library's exception stays on the error, as its `__context__`.
 """
 
 from __future__ import annotations
@@ -32,6 +36,7 @@ import collections.abc
 import inspect
 import operator
 import os
+import sys
 import types
 import typing
 from collections.abc import Callable, Mapping, Sequence
@@ -39,14 +44,15 @@ from dataclasses import dataclass
 from functools import wraps
 from typing import Annotated, Any, Final, Literal, NamedTuple, Protocol, TypeAlias, TypeVar, Union, cast
 
-from seglog.base.errors import InvalidArgument
+from seglog.base.errors import InvalidArgument, SeglogError
 
-__all__ = ["TEXT", "WHOLE_MAX", "Kind", "Within", "checked", "kind_of", "taken"]
+__all__ = ["TEXT", "WHOLE_MAX", "Kind", "Within", "checked", "kind_of", "show_frames", "taken"]
 
 #: SQLite, Java and Spark have signed numbers of 64 bits.
 WHOLE_MAX: Final = 2**63 - 1
 _NUMBER_MAX: Final = 1_000_000_000
 _UNFIT: Final = object()
+_shows_frames = sys.flags.dev_mode
 
 _Call = TypeVar("_Call", bound=Callable[..., Any])
 _Take: TypeAlias = Callable[[Any], Any]
@@ -87,9 +93,23 @@ def checked(call: _Call) -> _Call:
         fitting = [taken(name, value, kinds.get(name)) for name, value in zip(order, given, strict=False)]
         for name in named:
             named[name] = taken(name, named[name], kinds.get(name))
-        return call(*fitting, *given[len(order) :], **named)
+        try:
+            return call(*fitting, *given[len(order) :], **named)
+        except SeglogError as error:
+            if _shows_frames:
+                raise
+            cause = error.__cause__
+            if cause is not None and not isinstance(cause, SeglogError):
+                error.__context__, cause = cause, None
+            raise error.with_traceback(None) from cause
 
     return cast("_Call", with_checks)
+
+
+def show_frames(are_shown: bool) -> None:
+    """Let the errors of this process keep all frames from now on, or only those of the caller."""
+    global _shows_frames
+    _shows_frames = are_shown
 
 
 def taken(name: str, value: Any, kind: Kind | None) -> Any:

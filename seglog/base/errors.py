@@ -19,8 +19,9 @@ An error is a template. Its annotations are its fields, in the order of its argu
 
     raise DirectoryInUse(path, holder)
 
-`message` says what happened, and `hint`, if there is one, what to do next. A class whose texts depend on more than its
-fields has an `__init__`, which calls `_tell`. A class without a message takes it from the caller, with the hint.
+`message` says what happened, and `hint`, if there is one, what to do next. A traceback ends with both. A class whose
+texts depend on more than its fields has an `__init__`, which calls `_tell`. A class without a message takes it from the
+caller, with the hint.
 """
 
 from __future__ import annotations
@@ -73,6 +74,8 @@ class SeglogError(Exception):
     def _tell(self, message: str, *, hint: str | None = None) -> None:
         Exception.__init__(self, message)
         self.hint = hint
+        if hint:
+            self.add_note(f"Hint: {hint}")
 
 
 class Corrupt(SeglogError):

@@ -26,6 +26,7 @@ Case = tuple[str, int]
 _NOT_UTF8 = "\udcff"
 #: Words that each command takes, arguments before options, if the argument in question does not replace one of them.
 _FIT = {
+    "demo": "",
     "init": "",
     "append": "t lines",
     "read": "t",
@@ -110,6 +111,8 @@ _NEW_BRANCH: tuple[Case, ...] = (("a/b", 2), ("b", 4))
 _ROLE_ARN: tuple[Case, ...] = (("acme", 2), ("", 2), ("arn:aws:iam::111122223333:role/of-no-remote-in-s3", 2))
 #: The values of arguments that no rule covers, or that a rule does not fit.
 _OWN: dict[tuple[str, str], tuple[Case, ...]] = {
+    ("demo", "file"): (("missing", 3), ("data", 3)),
+    ("demo", "directory"): (("data", 4), ("lines", 2)),
     ("init", "remote"): (("gs://bucket", 2),),
     ("init", "source"): (("gs://bucket", 2), ("nonsense", 2)),
     ("init", "role_arn"): _ROLE_ARN,

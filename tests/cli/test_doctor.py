@@ -20,7 +20,7 @@ from tests.s3_server import AS_HARNESS, not_of_minio
 from tests.seams.limits import Limit, set_limit
 from tests.worlds.command import Run
 
-LOCAL = ["versions", "disk", "fsync", "files", "permissions", "tls", "daemon"]
+LOCAL = ["versions", "disk", "fsync", "files", "permissions", "tls", "daemon", "packages"]
 NAMES = [check.name for check in CHECKS]
 
 

@@ -72,7 +72,7 @@ def test_a_sound_directory_gets_one_line_for_each_check(run: Run, directory: Pat
     done = run("doctor")
     assert (done.code, done.err) == (0, "")
     assert [line.split()[1] for line in done.text.splitlines()] == [
-        "versions:", "disk:", "fsync:", "files:", "permissions:", "tls:", "daemon:",
+        "versions:", "disk:", "fsync:", "files:", "permissions:", "tls:", "daemon:", "packages:",
     ]  # fmt: skip
     assert {path: path.stat().st_mtime_ns for path in directory.rglob("*")} == before
 

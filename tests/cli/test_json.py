@@ -49,7 +49,7 @@ OTHERS = (
     "follow {remote} standby --once",
     "-C third init --from {remote}",
 )
-SILENT = {"append", "bisect", "init", "serve", "completion", "tenant/check", "tenant/credentials"}
+SILENT = {"append", "bisect", "demo", "init", "serve", "completion", "tenant/check", "tenant/credentials"}
 """Commands of the list that tests run in another way, or that print no results."""
 
 

@@ -25,7 +25,7 @@ def test_the_example_of_the_command_restores_what_it_deletes(
 ) -> None:
     lines = "".join(f"line {number}\n" for number in range(1, 6001))
     (tmp_path / "access.log").write_text(lines)
-    block = example("The command").replace("s3://my-bucket/acme", f"{tmp_path.as_uri()}/remote")
+    block = example("One minute, no cloud account", "sh").replace("$PWD", str(tmp_path))
     block = block.replace("/var/log/nginx/access.log", "access.log")
     texts = {}
     for line in block.splitlines():

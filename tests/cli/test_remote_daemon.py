@@ -74,7 +74,7 @@ def test_files_are_read_and_written_on_the_callers_machine(away: Away, tmp_path:
 
 
 @pytest.mark.parametrize(
-    "words", ["init", "recover file:///x d", "serve", "verify", "inspect x", "doctor", "follow file:///x d"]
+    "words", ["demo", "init", "recover file:///x d", "serve", "verify", "inspect x", "doctor", "follow file:///x d"]
 )
 def test_a_command_for_files_here_is_refused_by_its_name(run: Run, tmp_path: Path, words: str) -> None:
     done = run("--daemon", "https://localhost:1", *words.split(), directory=None)

@@ -17,6 +17,7 @@ from offload.cli.stopped import hint_of, told
         ("undo", {"change": None}, "another `seglog undo` may take back one more change"),
         ("delete", {"dry_run": False}, "it may be done in part"),
         ("init", {}, "it may be done in part"),
+        ("demo", {}, "it may be done in part"),
         ("status", {}, ""),
     ],
 )

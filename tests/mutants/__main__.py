@@ -32,7 +32,7 @@ from tests.mutants.listing import ROOT, Mutant, all_mutants, mutated
 from tests.runs import REPORT
 from tests.work import SEED
 
-_COPIED = ("seglog", "catalog", "offload", "tests", "benchmarks", "demo", "docs", "scripts", "localstack")
+_COPIED = ("seglog", "catalog", "offload", "tests", "benchmarks", "docs", "scripts", "localstack")
 _OPTIONS = ("-x", "-q", "-p", "no:cacheprovider", "--timeout=100")
 _TARGETS = {"make test": "not long and not soak", "make test-all": "long and not soak"}
 _LONGEST_S = 900

@@ -119,11 +119,11 @@ def test_the_list_of_commands_that_ask_the_store_is_whole() -> None:
     local = {
         *("append", "delete", "evict", "truncate", "seal", "pause", "resume", "retry", "status", "bisect"),
         *("token/new", "tenant/list", "tenant/policy", "tenant/bucket-policy"),
-        *("topic/create", "topic/set", "topic/show", "topic/list", "completion", "serve"),
+        *("topic/create", "topic/set", "topic/show", "topic/list", "completion", "demo", "serve"),
     }
     assert {*ASKS} | local == {*COMMANDS}
     assert not {*ASKS} & local
-    assert {*LOCAL} - {"serve"} <= {*ASKS}
+    assert {*LOCAL} - {"demo", "serve"} <= {*ASKS}
 
 
 def _ended(front: Front, url: str, place: Path, path: str, way: str) -> str:

@@ -279,9 +279,9 @@ def test_a_store_that_fails_there_is_the_same_error_here(
         return
     assert type(there.value) is type(here.value)
     assert (str(there.value), there.value.args) == (str(here.value), here.value.args)
-    fields = {name: field for name, field in vars(there.value).items() if name != "__notes__"}
-    assert fields == vars(here.value)
-    assert "in the process that uploads" in there.value.__notes__[0]
+    *hints, origin = there.value.__notes__
+    assert {**vars(there.value), "__notes__": hints} == {"__notes__": [], **vars(here.value)}
+    assert "in the process that uploads" in origin
     assert len(pool.pids) == 1, "it is good for the next one"
 
 

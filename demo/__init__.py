@@ -1,1 +1,0 @@
-"""The demo that `make demo` runs."""
