@@ -59,7 +59,7 @@ def run(words: list[str], variables: Mapping[str, str], serve: Serve) -> int:
         return _answer(f"seglog {VERSION}, Python {sys.version.split()[0]}\n")
     from offload.cli.help import help_text
 
-    text = help_text(request.path, _columns(variables))
+    text = help_text(request.path, _columns(variables), is_full=bool(request.options["all"]))
     if request.kind == "help":
         return _answer(text)
     if request.options["as_json"]:

@@ -39,7 +39,7 @@ def init(
     ] = None,
     role_arn: RoleArn = None,
 ) -> None:
-    """Make a data directory and its seglog.toml.
+    """Make a data directory. Its settings are in seglog.toml.
 
     The command sends nothing to the remote. The first offload checks the remote.
     Example: seglog -C data init --remote s3://my-bucket/acme
@@ -75,7 +75,7 @@ def recover(
     writable: Annotated[bool, About("Take over every topic at once: former writers are fenced.")] = False,
     role_arn: RoleArn = None,
 ) -> None:
-    """Make a data directory from a remote alone: every topic and branch, with its bounds and configuration.
+    """Make a data directory from a remote alone. It has every topic and branch, with its bounds and configuration.
 
     The command copies no records: reads go to the remote. The first append to a topic, or `takeover`, makes this
     directory its writer. Records that the lost machine had not offloaded are unknown, and the command prints for each
@@ -111,7 +111,8 @@ def serve(
     session: Session,
     tenants: Annotated[bool, About("Serve each data directory below DIR, as the tenant of its name.")] = False,
 ) -> None:
-    """Hold this data directory, take records over HTTP, offload and release in the background, until SIGTERM.
+    """Run the daemon of this directory. It takes records over HTTP, offloads and releases in the background, until
+    SIGTERM.
 
     Other commands on the same directory go through the daemon by themselves. After SIGHUP the daemon
     reads the sections [serve], [offload] and [catalog] of seglog.toml again.
@@ -126,6 +127,6 @@ def serve(
     session.serve(session.directory, session.settings(), remote=session.remote, debug=session.debug, tenants=tenants)
 
 
-INIT = Command("init", init)
-RECOVER = Command("recover", recover)
-SERVE = Command("serve", serve)
+INIT = Command("init", init, section="everyday")
+RECOVER = Command("recover", recover, section="replicate")
+SERVE = Command("serve", serve, section="operate")

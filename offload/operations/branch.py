@@ -129,7 +129,7 @@ def list_branches(
     deleted: Annotated[bool, About("Also list deleted branches that can come back.")] = False,
     as_tree: Annotated[bool, About("Show a tree: each branch below its parent.", "--tree")] = False,
 ) -> Iterator[BranchListed]:
-    """List the branches of a topic in the remote, and how far each branch and its parent went since the fork."""
+    """List the branches of a topic in the remote. It says how far each branch and its parent went since the fork."""
     branches = archive.branches.list(topic, deleted=deleted)
     rows = list(zip(branches, archive.branches.distances(branches), strict=True))
     names = {branch.vid: branch.branch for branch in branches}
@@ -220,7 +220,7 @@ def diff(
     left: Annotated[str, About("TOPIC or TOPIC@BRANCH.", clean=without_main, metavar="LEFT", names="topic")],
     right: Annotated[str, About("The one to compare with.", clean=without_main, metavar="RIGHT", names="topic")],
 ) -> Iterator[BranchSide]:
-    """Show the records that only one of two branches has, and the shared records that one has deleted.
+    """Count the records that only one of two branches has. It also counts the shared records that one has deleted.
 
     Records that are not offloaded yet do not count.
     """

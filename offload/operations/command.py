@@ -34,6 +34,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, Protocol, TypeAlias
 
 from offload.errors import InvalidOption, NoRemote, UnsupportedOption
+from offload.operations.listed import SECTIONS
 from offload.operations.listing import COMMANDS as LISTED
 from offload.operations.printing import Printer
 from seglog.base.arguments import WHOLE_MAX, Kind, Within, kind_of, taken
@@ -371,6 +372,7 @@ class Command:
     daemon: it takes the arguments, and returns those for the daemon with the work that the client does on the results.
     `role` is what a token needs, unless the command only reads (offload.rights). The output of one that `is_long` goes
     through the pager. One that `is_slow` may take long before it tells a result, and counts nothing meanwhile.
+    `section` is the part of `seglog --help` that has the command, and `aliases` are its other names.
     """
 
     path: str
@@ -382,6 +384,8 @@ class Command:
     role: Literal["read", "admin"] = "admin"
     is_long: bool = False
     is_slow: bool = False
+    section: str = SECTIONS[-1]
+    aliases: tuple[str, ...] = ()
 
     @property
     def help(self) -> str:

@@ -48,7 +48,7 @@ def log(
         bool, About("All branches of the topic, as a graph with their names and tags.", "--graph")
     ] = False,
 ) -> Iterator[CommitListed | GraphedCommit]:
-    """Show the commits of a topic, newest first. Each LSN is a target for restore, show and read --at.
+    """Show the commits of a topic. The newest is the first. Each LSN is a target for restore, show and read --at.
 
     A branch shows the commits of its parent as N@VOLUME, because it may get a commit N of its own.
     Examples: seglog log orders --kind delete,truncate --since "2 days ago"; seglog log orders --graph
@@ -96,8 +96,9 @@ def show(
     topic: TopicName,
     commit: Annotated[str, About("lsn:N, head, head~N, tag:NAME, seq:N or a time.", metavar="COMMIT", names="target")],
 ) -> CommitListed:
-    """Show one commit with all that it says: its segments, writer and message. Examples: seglog show orders lsn:7;
-    seglog show orders head~1
+    """Show one commit: its segments, writer and message.
+
+    Examples: seglog show orders lsn:7; seglog show orders head~1
     """
     past = archive.history.commit(topic, commit)
     erasures = archive.upkeep.erasures(topic)
@@ -188,7 +189,7 @@ def segments(
         About("As it was then: seq:N, lsn:N, head, head~N, tag:NAME, or a time. Now without it.", names="target"),
     ] = None,
 ) -> Iterator[SegmentShown]:
-    """List the segments of a topic in the remote, or of a past state of it, by seq.
+    """List the segments of a topic in the remote, by seq. With --at, those of a past state.
 
     Example: seglog segments orders --at head~1
     """
@@ -241,6 +242,6 @@ _print_shown = lines(shown_text)
 _print_segments = rows(("first seq", "last seq", "lsn", "segment", "size"), _segment_row, _segment_text)
 
 
-LOG = Command("log", log, _print_commits, reads=always, role="read", is_long=True)
+LOG = Command("log", log, _print_commits, reads=always, role="read", is_long=True, section="time travel")
 SHOW = Command("show", show, _print_shown, reads=always, role="read", is_long=True)
 SEGMENTS = Command("segments", segments, _print_segments, reads=always, role="read")

@@ -45,7 +45,7 @@ def list_pins(
     archive: Archive,
     topic: Annotated[str | None, About("Only the pins of this topic.", is_argument=True, names="plain topic")] = None,
 ) -> Iterator[PinListed]:
-    """List the pins in the remote: leases on past states, which GC keeps until they expire.
+    """List the pins in the remote. They are leases on past states, which GC keeps until they expire.
 
     `resolve --pin` makes a pin, and so does a reader such as a Spark job.
     """

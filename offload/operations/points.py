@@ -102,8 +102,8 @@ def points(
     ] = None,
     limit: Annotated[int, About("At most so many.", "-n --limit", least=1)] = 20,
 ) -> Iterator[Window | PointListed]:
-    """Show the points that a restore accepts and that matter: each commit that took records away, the point right
-    before it, tags, and starts of branches. Newest first.
+    """Show the points that matter for a restore. They are each commit that took records away, the point right before
+    it, tags, and starts of branches. Newest first.
 
     Each target is one for restore, branch create, tag create and read --at. `seglog undo TOPIC lsn:N` takes back a
     commit that took records away. Example: seglog points orders --around "2 hours ago"
@@ -128,7 +128,8 @@ def resolve(
     neighbours: Annotated[int, About("So many records on each side.", "--context", least=0)] = 3,
     pin: Annotated[str | None, About("Let GC keep the point for this time, such as 1h.")] = None,
 ) -> Resolved:
-    """Show the exact point that a target means: its last record, the records around it, and what the next commit did.
+    """Show the exact point that a target means. It has its last record, the records around it, and what the next commit
+    did.
 
     Nothing is restored. Example: seglog resolve orders --to 2026-11-21T09:30:00Z --pin 1h
     """
@@ -271,5 +272,5 @@ def _print_resolved(output: Output, results: Iterator[Resolved], values: Mapping
 _print_points = lines(point_text)
 
 
-POINTS = Command("points", points, _print_points, reads=always, role="read", is_long=True)
+POINTS = Command("points", points, _print_points, reads=always, role="read", is_long=True, section="time travel")
 RESOLVE = Command("resolve", resolve, _print_resolved, reads=lambda values: values["pin"] is None)

@@ -75,7 +75,7 @@ def read(
     follow: Annotated[bool, About("Then wait for more, and write each record as it comes.")] = False,
     wait: Annotated[float | None, About("With --follow: end after so many seconds without one.", least=0)] = None,
 ) -> Iterator[RecordBatch | RecordLines | ReadStats]:
-    """Write records to standard output, one line each, byte for byte.
+    """Print records, byte for byte. Each one is a line.
 
     Without --from, the output begins with the first live record. If retention evicted records of the range, a line on
     standard error names them. With --json, an object with gap_from and gap_to does.
@@ -316,4 +316,13 @@ def _write(output: Output, name: str, batch: RecordBatch) -> None:
     output.write(b"".join(to_line(item) for item in batch.items if isinstance(item, Record)))
 
 
-READ = Command("read", read, _print_records, reads=lambda values: not values["follow"], split=split, role="read")
+READ = Command(
+    "read",
+    read,
+    _print_records,
+    reads=lambda values: not values["follow"],
+    split=split,
+    role="read",
+    section="everyday",
+    aliases=("cat",),
+)

@@ -98,7 +98,7 @@ def status(
     runs: Annotated[bool, About("Each offloaded range of segments, too.")] = False,
     watch: Annotated[bool, About("Show it again every two seconds, until an interrupt.")] = False,  # noqa: ARG001 - the command line asks again
 ) -> Iterator[DirectoryShown | DiskLow | LocalTopic | ArchivedTopic]:
-    """Show the places of each topic's records: hot and cold ranges, waiting work, and errors.
+    """Show what is safe, and what is wrong.
 
     The lag is what the remote does not have yet: records, bytes, and the age of the oldest. On a terminal, a table also
     shows open attempts, how far back a restore can go, and the next step. A first line warns of a disk that gets full,
@@ -380,4 +380,4 @@ def _describe(state: TopicStatus, work: Work | None) -> str:
 print_lines = lines(status_text)
 
 
-STATUS = Command("status", status, _print_status, reads=always, role="read")
+STATUS = Command("status", status, _print_status, reads=always, role="read", section="everyday")

@@ -39,9 +39,6 @@ _FIT = {
     "gc/plan": "",
     "gc/apply": "7",
     "gc/explain": "refs/t/main",
-    "push": "t",
-    "pull": "t",
-    "fetch": "t",
     "sync": "t",
     "reset": "t",
     "takeover": "t",
@@ -94,6 +91,8 @@ _FIT = {
     "topic/delete": "t --yes",
     "topic/list": "",
     "completion": "bash",
+    "help": "",
+    "version": "",
 }
 #: What no name can be, by what an argument names.
 _NAMED: dict[str, tuple[Case, ...]] = {

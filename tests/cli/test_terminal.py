@@ -126,7 +126,7 @@ def test_a_bar_of_a_counter_hides_while_a_result_is_printed(monkeypatch: pytest.
 def test_a_daemon_tells_its_progress(started: Run, tmp_path: Path) -> None:
     with served(tmp_path / "data", (tmp_path / "remote").as_uri()) as daemon:
         client = DaemonClient(f"unix:{tmp_path / 'data'}")
-        for path in ("offload", "push", "sync", "compact"):
+        for path in ("offload", "sync", "compact"):
             daemon.append("t", path.encode())
             _told(client, "seal")
             first, *_, last = _told(client, path)
@@ -134,8 +134,7 @@ def test_a_daemon_tells_its_progress(started: Run, tmp_path: Path) -> None:
             assert first == (f"{path} t", total, 0, "bytes")
             assert (title, total) == (f"{path} t", count)
             assert count > 0 or path == "compact"  # the objects are too few to be merged
-        for path in ("fetch", "pull"):
-            assert _told(client, path)[0] == (f"{path} t", None, 0, "commits")
+        assert _told(client, "sync", topic="t", fetch=True)[0] == ("sync t", None, 0, "commits")
         assert {(title, unit) for title, _, _, unit in _told(client, "gc", grace="0")} == {
             ("gc, reading commits", "volumes"),
             ("gc, searching", "volumes"),
@@ -146,7 +145,7 @@ def test_a_daemon_tells_its_progress(started: Run, tmp_path: Path) -> None:
     shown.close()
 
 
-def _told(client: DaemonClient, path: str, **values: str) -> list[tuple[str, int | None, int, str]]:
+def _told(client: DaemonClient, path: str, **values: str | bool) -> list[tuple[str, int | None, int, str]]:
     """Run a command, by default on the topic `t`, and return the progress that the daemon told."""
     told: list[tuple[str, int | None, int, str]] = []
     command = COMMANDS[path]
