@@ -84,13 +84,18 @@ def _run_command(request: Request, serve: Serve) -> int:
         end_at_once()
         return _stop(request, stop)
     except Exception as error:
+        from offload.cli.execution import SIMILAR
         from offload.operations.results import problem
 
         if request.options["debug"]:
             import traceback
 
             traceback.print_exc()
-        return _refuse(problem(error), as_json=bool(request.options["as_json"]))
+        report = problem(error)
+        report["message"] += "".join(
+            f" ({note})" for note in getattr(error, "__notes__", ()) if note.startswith(SIMILAR)
+        )
+        return _refuse(report, as_json=bool(request.options["as_json"]))
     finally:
         end_at_once()
     return 0

@@ -49,6 +49,7 @@ COMMANDS: tuple[Command, ...] = (
     start.INIT,
     append.APPEND,
     read.READ,
+    read.TAIL,
     removal.DELETE,
     removal.EVICT,
     removal.TRUNCATE,

@@ -78,6 +78,19 @@ COMMANDS = {
         'everyday',
         ('cat',),
     ),
+    'tail': ListedCommand(
+        'tail',
+        'Print the last records of a topic. Example: seglog tail orders -n 3 -f',
+        (
+            ListedParameter('topic', 'str', 'TOPIC or TOPIC@BRANCH.', (), is_required=True, is_topic=True, metavar='TOPIC', names='topic'),
+            ListedParameter('count', 'int', 'At most so many records.', ('-n', '--count'), default=10, least=1),
+            ListedParameter('follow', 'bool', 'Then wait for more, and write each record as it comes.', ('-f', '--follow'), default=False),
+            ListedParameter('wait', 'float', 'With --follow: end after so many seconds without one.', ('--wait',), least=0),
+        ),
+        'offload.operations.read',
+        'everyday',
+        (),
+    ),
     'delete': ListedCommand(
         'delete',
         'Delete records by seq, time, tag or content. `read` shows the same records with the same conditions. Readers no\n'

@@ -29,6 +29,7 @@ _FIT = {
     "init": "",
     "append": "t lines",
     "read": "t",
+    "tail": "t",
     "delete": "t --before 2 --yes",
     "evict": "t --before 2 --yes",
     "truncate": "t --from 2 --yes",

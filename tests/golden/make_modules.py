@@ -36,6 +36,7 @@ SERVED = (
     "sync t --push",
     "status --runs",
     "read t",
+    "tail t",
     "log t",
     "show t head",
     "segments t",

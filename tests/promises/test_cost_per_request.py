@@ -54,6 +54,7 @@ REQUESTS = (
     Request("GET /streams/{path:path}", "GET", "/streams/s", query=b"offset=-1"),
     Request("HEAD /streams/{path:path}", "HEAD", "/streams/s"),
     command("read", topic="t", limit=3),
+    command("tail", topic="t", count=3),
     command("status"),
     command("status", topic="t"),
     command("log", topic="t", limit=1),

@@ -53,6 +53,7 @@ ASKS = {
     "takeover": "takeover t@back",
     "uploads": "uploads",
     "read": "read t --from 1 --limit 1",
+    "tail": "tail t",
     "log": "log t",
     "show": "show t head",
     "diff": "diff t:head t@back",
