@@ -132,6 +132,7 @@ def _command(request: Request, serve: Serve) -> None:
         bool(options["debug"]),
         serve,
         is_plain=bool(options["plain"]),
+        is_verbose=bool(options["verbose"]),
         no_pager=bool(options["no_pager"]),
         daemon_url=None if options["daemon"] is None else str(options["daemon"]),
         store_timeout_s=None if options["store_timeout"] is None else int(str(options["store_timeout"])),

@@ -324,20 +324,19 @@ _WATCH_S = 2.0
 
 def watch_status(output: Output, ask: Callable[[], Iterator[Shown]], values: Mapping[str, Any]) -> None:
     """Print the status again and again, on a terminal in the same place, until an interrupt or without a reader."""
-    from offload.operations.status import filled, parts, print_lines
+    from offload.operations.status import print_status, status_text
 
     if not output.is_rich:
         while has_reader():
-            print_lines(output, ask(), values)
+            print_status(output, ask(), values)
             output.flush()
             time.sleep(_WATCH_S)
         return
-    from offload.cli.render import Screen, table
+    from offload.cli.render import Screen, painted
 
     with closing(Screen()) as screen:
         while True:
-            head, rows, notes = parts(list(ask()))
-            screen.show("\n".join([head, "", table(*filled(rows)), *notes]))
+            screen.show(painted(status_text(output, ask())))
             time.sleep(_WATCH_S)
 
 

@@ -39,6 +39,7 @@ class Output:
 
     is_json: bool
     is_rich: bool = False
+    is_verbose: bool = False
 
     def show(self, result: Any, text: str) -> None:
         if self.is_json:
@@ -160,6 +161,7 @@ class Session:
     debug: bool
     serve: Serve
     is_plain: bool = False
+    is_verbose: bool = False
     no_pager: bool = False
     daemon_url: str | None = None
     token_file: Path | None = None
@@ -168,7 +170,8 @@ class Session:
 
     @property
     def output(self) -> Output:
-        return Output(self.as_json, is_rich=not self.as_json and self._is_rich(sys.stdout))
+        is_rich = not self.as_json and self._is_rich(sys.stdout)
+        return Output(self.as_json, is_rich=is_rich, is_verbose=self.is_verbose)
 
     @property
     def shows_progress(self) -> bool:

@@ -95,6 +95,13 @@ OPTIONS = (
         default=False,
     ),
     ListedParameter(
+        "verbose",
+        "bool",
+        "Also ids, epochs and bounds, and each time in full. Also after the command.",
+        ("-v", "--verbose"),
+        default=False,
+    ),
+    ListedParameter(
         "no_pager", "bool", "Print long output at once. Also after the command.", ("--no-pager",), default=False
     ),
     ListedParameter("debug", "bool", "Show the traceback of an error.", ("--debug",), default=False),
@@ -102,7 +109,7 @@ OPTIONS = (
     ListedParameter("all", "bool", "With --help: all commands and options.", ("--all",), default=False),
 )
 
-ANYWHERE = tuple(each for each in OPTIONS if each.name in ("as_json", "strict_time", "plain", "no_pager"))
+ANYWHERE = tuple(each for each in OPTIONS if each.name in ("as_json", "strict_time", "plain", "verbose", "no_pager"))
 """The options of the top that a command takes as well."""
 
 COMPLETION = ListedCommand(

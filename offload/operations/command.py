@@ -29,7 +29,7 @@ import types
 import typing
 from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from importlib import import_module
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, Protocol, TypeAlias
 
@@ -235,12 +235,13 @@ def watch_of(tell: Tell, title: str) -> Watch:
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """The daemon's state of a topic's offload."""
+    """The daemon's state of a topic's offload. `hint` says what to do about the last error."""
 
     is_offloading: bool
     failures: int
     last_error: str | None
     retry_in_s: float | None
+    hint: str | None = field(default=None, metadata={"json": "hidden"})
 
 
 @dataclass(frozen=True, slots=True)

@@ -384,10 +384,10 @@ COMMANDS = {
         'status',
         'Show what is safe, and what is wrong.\n'
         '\n'
-        'The lag is what the remote does not have yet: records, bytes, and the age of the oldest. On a terminal, a table also\n'
-        'shows open attempts, how far back a restore can go, and the next step. A first line warns of a disk that gets full,\n'
-        'long before the log refuses appends. The command asks only this directory, never\n'
-        'the remote or the warm store, so it answers without a network.',
+        'A topic has a line: how many records there are, up to which one they are safe in the remote, when its newest commit\n'
+        'was made, and how many are only on this disk. Then come the troubles, each with what to do: a disk that gets full, a\n'
+        'remote that fails, another writer. With -v there are hot and cold ranges, bounds, epochs and waiting work, too.\n'
+        'The command asks only this directory, never the remote or the warm store, so it answers without a network.',
         (
             ListedParameter('topic', 'str', 'One topic; all without it.', (), names='topic'),
             ListedParameter('runs', 'bool', 'Each offloaded range of segments, too.', ('--runs',), default=False),

@@ -11,6 +11,7 @@ With --json, each result is a line of JSON, and no text is printed.
 from __future__ import annotations
 
 import re
+import shutil
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -32,6 +33,7 @@ __all__ = [
     "ago_text",
     "check_meant",
     "counted",
+    "fitted",
     "format_bytes",
     "lines",
     "parse_bytes",
@@ -40,6 +42,7 @@ __all__ = [
     "parse_span_ms",
     "parse_span_s",
     "rows",
+    "shown_time",
     "span_text",
     "taking_lines",
     "time_ms",
@@ -49,6 +52,7 @@ __all__ = [
 ]
 
 _RANGES_SHOWN = 8
+_LONG_AGO = timedelta(days=100)
 _OPTIONAL = {"json": "optional"}  # `OPTIONAL` of offload.operations.results, which imports this module
 _DURATIONS_MS = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 _SIZES = {"": 1, "B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12,
@@ -141,14 +145,49 @@ def ago_text(passed: timedelta) -> str:
     return f"{span_text(passed)} ago" if passed >= timedelta(0) else f"in {span_text(passed)}"
 
 
+def shown_time(output: Output | None, at: Moment) -> str:
+    """Return a time as people read it on a terminal, such as `2 min ago`, and in full elsewhere."""
+    from seglog import SystemClock
+
+    passed = timedelta(milliseconds=SystemClock().now_ms() - at)
+    if output is None or not output.is_rich or output.is_verbose or abs(passed) >= _LONG_AGO:
+        return str(at)[:10] if output is not None and output.is_rich and not output.is_verbose else str(at)
+    count, unit, *_ = span_text(passed).split()
+    return f"{count} {unit} ago" if passed >= timedelta(0) else f"in {count} {unit}"
+
+
+def fitted(output: Output, text: str, indent: int = 0) -> str:
+    """Return a text with its lines wrapped at words, as wide as the terminal. Elsewhere it stays as it is.
+
+    The rest of a line stands `indent` cells deeper.
+    """
+    if not output.is_rich:
+        return text
+    import textwrap
+
+    columns, lines = shutil.get_terminal_size().columns, []
+    for line in text.split("\n"):
+        deeper = " " * (len(line) - len(line.lstrip()) + indent)
+        lines.append(
+            textwrap.fill(line, columns, subsequent_indent=deeper, break_long_words=False, break_on_hyphens=False)
+        )
+    return "\n".join(lines)
+
+
 class Output(Protocol):
-    """Standard output: JSON with `is_json`, text with colours and tables with `is_rich`, else plain text."""
+    """Standard output: JSON with `is_json`, text with colours and tables with `is_rich`, else plain text.
+
+    With `is_verbose`, a reader wants ids, epochs and bounds as well, and each time in full.
+    """
 
     @property
     def is_json(self) -> bool: ...
 
     @property
     def is_rich(self) -> bool: ...
+
+    @property
+    def is_verbose(self) -> bool: ...
 
     def show(self, result: Any, text: str) -> None:
         """Print a result: `text` and a line feed, or its JSON. An empty text prints nothing."""

@@ -53,7 +53,7 @@ def test_commands_and_groups_complete() -> None:
 def test_options_of_the_command_complete() -> None:
     assert words("read", "t", "--f") == ["--from", "--fixed", "--follow"]
     assert words("--re") == ["--remote"]
-    assert words("topic", "list", "--") == ["--json", "--strict-time", "--plain", "--no-pager", "--help"]
+    assert words("topic", "list", "--") == ["--json", "--strict-time", "--plain", "--verbose", "--no-pager", "--help"]
     assert words("read", "--", "--f") == []
 
 

@@ -48,7 +48,7 @@ OTHERS = (
     "follow {remote} standby --once",
     "-C third init --from {remote}",
 )
-SILENT = {"append", "bisect", "init", "serve", "completion", "tenant/check", "tenant/credentials"}
+SILENT = {"append", "bisect", "init", "serve", "completion", "help", "version", "tenant/check", "tenant/credentials"}
 """Commands of the list that tests run in another way, or that print no results."""
 
 

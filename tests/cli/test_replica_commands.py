@@ -46,7 +46,10 @@ def test_a_second_directory_follows(two: Run) -> None:
     ship(two, b"c\n")
     ship(two, b"d\n")
     assert two("sync", "t", "--fetch", directory="two").text == "t: 2 r1+2\n"
-    assert "t: replica, 2 r1+2: up to seq 2 (lsn 1)" in two("status", directory="two").text
+    shown = two("status", "-v", directory="two").text.splitlines()
+    assert shown[1].startswith("t: 2 records, safe in file:///")
+    assert shown[1].endswith("Z), written elsewhere")
+    assert shown[2].startswith("  nothing hot, cold up to 2 (lsn 1), 2 r1+2, ")
     assert two("read", "t", directory="two").out == b"a\nb\n"
     [synced] = rows(two, "sync", "t")
     assert (synced["role"], synced["commits"], synced["state"]) == ("replica", 2, "4 r3")
@@ -112,7 +115,9 @@ def test_takeover_fences_and_reset_is_the_way_out(two: Run) -> None:
     two("seal", "t", directory="one")
     fenced = two("sync", "t", "--push", directory="one")
     assert (fenced.code, "was taken over by another writer" in fenced.err) == (4, True)
-    assert "FENCED at lsn 2" in two("status", directory="one").text
+    told = two("status", directory="one").text.splitlines()[-2:]
+    assert told[0].startswith("t: FENCED at lsn 2: another writer took it over (epoch 2); offload is stopped")
+    assert told[1] == "  to do: `seglog reset t --as NAME`"
     refused = two("reset", "t", directory="one")
     assert refused.code == 4
     assert "1 record and 0 deletes that the remote lacks" in refused.err

@@ -56,6 +56,7 @@ def test_the_options_of_the_top_stand_before_the_command_and_json_after_it_too()
         "debug": False,
         "strict_time": False,
         "plain": False,
+        "verbose": False,
         "no_pager": False,
         "daemon": None,
         "token_file": None,
