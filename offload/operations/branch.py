@@ -254,12 +254,12 @@ def branch_text(row: BranchListed) -> str:
     return f"{name:<24} {row.volume}  {row.created_at}  {origin}  {gone}".rstrip()
 
 
-def _branch_row(row: BranchListed) -> Sequence[str]:
+def _branch_row(row: BranchListed) -> Sequence[str | Moment]:
     parent = row.parent
     origin = f"{row.parent_name or parent.volume} {_point(parent.lsn, parent.seq)}" if parent else ""
     moved = (f"+{row.ahead}", f"-{row.behind}") if parent else ("", "")
-    deleted = "" if row.deleted_at is None else str(row.deleted_at)
-    return (f"{'  ' * row.depth}{row.branch}", row.volume, str(row.created_at), origin, *moved, deleted)
+    name = f"{'  ' * row.depth}{row.branch}"
+    return (name, row.created_at, origin, *moved, "" if row.deleted_at is None else row.deleted_at)
 
 
 def _point(lsn: int, seq: int | None) -> str:
@@ -296,7 +296,7 @@ def side_text(branch_side: BranchSide) -> str:
     return f"{branch_side.branch:<24} {changes} of those up to seq {branch_side.shared_seq}"
 
 
-_print_branch = rows(("branch", "volume", "made", "from", "ahead", "behind", "deleted"), _branch_row, branch_text)
+_print_branch = rows(("branch", "made", "from", "ahead", "behind", "deleted"), _branch_row, branch_text)
 _print_branch_deleted = taking_lines(branch_deleted_text)
 _print_branch_back = lines(lambda back: f"{back.branch} is back")
 _print_promoted = lines(promoted_text)

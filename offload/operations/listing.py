@@ -401,7 +401,8 @@ COMMANDS = {
         'log',
         'Show the commits of a topic. The newest is the first. Each LSN is a target for restore, show and read --at.\n'
         '\n'
-        'A branch shows the commits of its parent as N@VOLUME, because it may get a commit N of its own.\n'
+        'A branch shows the commits of its parent as N@VOLUME, because it may get a commit N of its own. On a terminal, -v\n'
+        'shows volumes, hashes and times in full.\n'
         'Examples: seglog log orders --kind delete,truncate --since "2 days ago"; seglog log orders --graph',
         (
             ListedParameter('topic', 'str', 'TOPIC or TOPIC@BRANCH.', (), is_required=True, is_topic=True, metavar='TOPIC', names='topic'),

@@ -219,8 +219,8 @@ def _operation(operation: NumberedEntry) -> Operation:
     )
 
 
-def _operation_row(entry: Operation) -> Sequence[str]:
-    return str(entry.number), str(entry.at), entry.writer, entry.operation, _subject(entry.subject), entry.message
+def _operation_row(entry: Operation) -> Sequence[str | Moment]:
+    return str(entry.number), entry.at, entry.writer, entry.operation, _subject(entry.subject), entry.message
 
 
 def operation_text(entry: Operation) -> str:

@@ -35,6 +35,7 @@ __all__ = [
     "counted",
     "fitted",
     "format_bytes",
+    "is_brief",
     "lines",
     "parse_bytes",
     "parse_count",
@@ -145,27 +146,34 @@ def ago_text(passed: timedelta) -> str:
     return f"{span_text(passed)} ago" if passed >= timedelta(0) else f"in {span_text(passed)}"
 
 
+def is_brief(output: Output | None) -> bool:
+    """Return whether the reader is a person who did not ask for ids and full times."""
+    return output is not None and output.is_rich and not output.is_verbose
+
+
 def shown_time(output: Output | None, at: Moment) -> str:
-    """Return a time as people read it on a terminal, such as `2 min ago`, and in full elsewhere."""
+    """Return a time as people read it on a terminal, such as `2 min ago` or `2026-11-21`, and in full elsewhere."""
+    if not is_brief(output):
+        return str(at)
     from seglog import SystemClock
 
     passed = timedelta(milliseconds=SystemClock().now_ms() - at)
-    if output is None or not output.is_rich or output.is_verbose or abs(passed) >= _LONG_AGO:
-        return str(at)[:10] if output is not None and output.is_rich and not output.is_verbose else str(at)
+    if abs(passed) >= _LONG_AGO:
+        return str(at)[:10]
     count, unit, *_ = span_text(passed).split()
     return f"{count} {unit} ago" if passed >= timedelta(0) else f"in {count} {unit}"
 
 
-def fitted(output: Output, text: str, indent: int = 0) -> str:
+def fitted(output: Output, text: str, indent: int = 0, taken: int = 0) -> str:
     """Return a text with its lines wrapped at words, as wide as the terminal. Elsewhere it stays as it is.
 
-    The rest of a line stands `indent` cells deeper.
+    The rest of a line stands `indent` cells deeper. `taken` cells of each line are for something else.
     """
     if not output.is_rich:
         return text
     import textwrap
 
-    columns, lines = shutil.get_terminal_size().columns, []
+    columns, lines = max(20, shutil.get_terminal_size().columns - taken), []
     for line in text.split("\n"):
         deeper = " " * (len(line) - len(line.lstrip()) + indent)
         lines.append(
@@ -224,15 +232,27 @@ def lines(text: Callable[[Any], str], note_of: Callable[[Any], str] = lambda _: 
     return print_lines
 
 
-def rows(columns: Sequence[str], row: Callable[[Any], Sequence[str]], text: Callable[[Any], str]) -> Printer:
-    """Return a printer that shows the results as a table on a terminal, and elsewhere each as a line with `text`."""
+def rows(
+    columns: Sequence[str],
+    row: Callable[[Any], Sequence[str | Moment]],
+    text: Callable[[Any], str],
+) -> Printer:
+    """Return a printer that shows the results as a table on a terminal, without columns that have no cells.
+
+    Elsewhere, and with --verbose, each result is a line with `text`.
+    """
     print_plain = lines(text)
 
     def print_rows(output: Output, results: Iterator[Any], values: Mapping[str, Any]) -> None:
-        if not output.is_rich:
+        if not is_brief(output):
             print_plain(output, results, values)
-        elif cells := [row(result) for result in results]:
-            output.table(columns, cells)
+            return
+        cells = [
+            [shown_time(output, each) if isinstance(each, Moment) else each for each in row(one)] for one in results
+        ]
+        places = [place for place in range(len(columns)) if any(each[place] for each in cells)]
+        if places:
+            output.table([columns[place] for place in places], [[each[place] for place in places] for each in cells])
 
     return print_rows
 

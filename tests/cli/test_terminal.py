@@ -33,14 +33,14 @@ def started(run: Run, tmp_path: Path) -> Run:
 
 
 def test_a_terminal_gets_the_same_text_with_colours(started: Run, on_terminal: Shown) -> None:
-    for words in (("log", "t", "--graph", "--stat"), ("points", "t"), ("show", "t", "head"), ("diff", "t:seq:1")):
+    for words in (("log", "t", "--graph", "--stat", "-v"), ("points", "t"), ("show", "t", "head"), ("diff", "t:seq:1")):
         shown = on_terminal(*words)
         assert shown != without_styles(shown), words
         assert without_styles(shown) == started(*words).text, words
 
 
 def test_a_terminal_gets_a_table_where_a_pipe_gets_lines(started: Run, on_terminal: Shown) -> None:
-    for words, columns in ((("branch", "list", "t"), ["branch", "volume"]), (("oplog",), ["number", "time"])):
+    for words, columns in ((("branch", "list", "t"), ["branch", "made"]), (("oplog",), ["number", "time"])):
         header, rule, *rows = without_styles(on_terminal(*words)).splitlines()
         assert header.split()[:2] == columns
         assert set(rule.strip()) == {"─"}
