@@ -385,9 +385,10 @@ COMMANDS = {
         'Show what is safe, and what is wrong.\n'
         '\n'
         'A topic has a line: how many records there are, up to which one they are safe in the remote, when its newest commit\n'
-        'was made, and how many are only on this disk. Then come the troubles, each with what to do: a disk that gets full, a\n'
-        'remote that fails, another writer. With -v there are hot and cold ranges, bounds, epochs and waiting work, too.\n'
-        'The command asks only this directory, never the remote or the warm store, so it answers without a network.',
+        'was made, and how many are only on this disk. Deleted records count as long as they stand between others. Then come\n'
+        'the troubles, each with what to do: a disk that gets full, a remote that fails, another writer. With -v there are\n'
+        'hot and cold ranges, bounds, epochs and waiting work, too. The command asks only this directory, never the remote\n'
+        'or the warm store, so it answers without a network.',
         (
             ListedParameter('topic', 'str', 'One topic; all without it.', (), names='topic'),
             ListedParameter('runs', 'bool', 'Each offloaded range of segments, too.', ('--runs',), default=False),

@@ -64,11 +64,12 @@ class Ahead:
 
 @dataclass(frozen=True, slots=True)
 class LocalTopic:
-    """A topic of a directory without a remote."""
+    """A topic of a directory without a remote. The records of one that is `ephemeral` are in memory alone."""
 
     name: str
     places: TopicPlaces = field(metadata=MERGED)
     ahead: Ahead | None = field(metadata=MERGED)
+    is_ephemeral: bool = field(default=False, metadata=HIDDEN)
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +87,7 @@ class ArchivedTopic:
     work: Work | None = field(metadata=MERGED)
     runs: tuple[RunStatus, ...] | None = field(metadata=OPTIONAL)
     ahead: Ahead | None = field(metadata=MERGED)
+    is_ephemeral: bool = field(default=False, metadata=HIDDEN)
 
 
 def status(
@@ -97,9 +99,10 @@ def status(
     """Show what is safe, and what is wrong.
 
     A topic has a line: how many records there are, up to which one they are safe in the remote, when its newest commit
-    was made, and how many are only on this disk. Then come the troubles, each with what to do: a disk that gets full, a
-    remote that fails, another writer. With -v there are hot and cold ranges, bounds, epochs and waiting work, too.
-    The command asks only this directory, never the remote or the warm store, so it answers without a network.
+    was made, and how many are only on this disk. Deleted records count as long as they stand between others. Then come
+    the troubles, each with what to do: a disk that gets full, a remote that fails, another writer. With -v there are
+    hot and cold ranges, bounds, epochs and waiting work, too. The command asks only this directory, never the remote
+    or the warm store, so it answers without a network.
     """
     log, archive = directory.log, directory.maybe_archive
     names = _names(directory, topic)
@@ -110,7 +113,7 @@ def status(
     for name in names:
         if archive is None:
             local = log.topic(name)
-            yield LocalTopic(name, places_of(local), _ahead(local))
+            yield LocalTopic(name, places_of(local), _ahead(local), _is_ephemeral(local))
             continue
         try:
             topic_status = _archived(directory, archive, name, runs=runs)
@@ -136,6 +139,7 @@ def _archived(directory: Directory, archive: Archive, name: str, *, runs: bool) 
             work=work,
             runs=tuple(archive.status.runs(name)) if runs else None,
             ahead=_ahead(log.topic(name)) if log.has_topic(name) else None,
+            is_ephemeral=log.has_topic(name) and _is_ephemeral(log.topic(name)),
         )
 
     return retry_if_moved(look, lambda: log.topic(name).epoch, NoSuchTopic)
@@ -164,6 +168,10 @@ def _names(directory: Directory, topic: str | None) -> list[str]:
     if topic is None:
         return sorted({*directory.log.topics(), *replicas})
     return [topic if topic in replicas else directory.log.get_topic(topic).name]
+
+
+def _is_ephemeral(topic: Topic) -> bool:
+    return topic.config.durability == "ephemeral"
 
 
 def _ahead(topic: Topic) -> Ahead | None:
@@ -243,7 +251,7 @@ def _records(topic: LocalTopic | ArchivedTopic) -> int:
 def _places(output: Output, topic: LocalTopic | ArchivedTopic, place: str) -> str:
     """Return where the records of a topic are safe."""
     if isinstance(topic, LocalTopic) or topic.status.diverged_lsn == 0 or not topic.status.offloaded_seq:
-        return "only on this disk"
+        return "only in memory" if topic.is_ephemeral else "only on this disk"
     state = topic.status
     text = f"safe{place} up to {state.offloaded_seq:,}"
     if state.committed_at_ms is not None:

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.daemons import served
+from offload.rights import Role, token_line
+from tests.daemons import served, served_tenants
 from tests.worlds.command import Run
 
 
@@ -81,3 +82,19 @@ def test_a_token_learns_no_name_that_it_may_not_see(filled: Run, tmp_path: Path)
             assert done.code == 3, done.err
             found[name] = done.err.partition("similar: ")[2].partition(")")[0]
     assert found == {"few": "orders", "all": "orders-secret, orders"}
+
+
+def test_a_token_of_a_tenant_learns_no_name_of_another_one(run: Run, tmp_path: Path) -> None:
+    root = tmp_path / "root"
+    root.mkdir()
+    for tenant, topics in (("acme", ("orders",)), ("globex", ("orders-of-globex", "order"))):
+        assert run("init", directory=f"root/{tenant}").code == 0
+        for topic in topics:
+            assert run("append", topic, stdin=b"a\n", directory=f"root/{tenant}").code == 0
+    (tmp_path / "token").write_text("secret-of-acme")
+    (tmp_path / "tokens").write_text(token_line("a", Role.READ, "*", "secret-of-acme", "acme") + "\n")
+    (tmp_path / "tokens").chmod(0o600)
+    with served_tenants(root, SERVE_TOKEN_FILE=str(tmp_path / "tokens")) as daemon:
+        away = ("--daemon", f"http://127.0.0.1:{daemon.port}", "--token-file", "token")
+        wrong = run(*away, "read", "ordes", directory=None)
+        assert (wrong.code, "(similar: orders)" in wrong.err, "globex" in wrong.err) == (3, True, False), wrong.err
