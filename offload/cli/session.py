@@ -167,11 +167,15 @@ class Session:
     token_file: Path | None = None
     store_timeout_s: int | None = None
     _sections: dict[str, Any] | None = field(default=None, init=False)
+    _output: Output | None = field(default=None, init=False)
 
     @property
     def output(self) -> Output:
-        is_rich = not self.as_json and self._is_rich(sys.stdout)
-        return Output(self.as_json, is_rich=is_rich, is_verbose=self.is_verbose)
+        """Return standard output. It stays that of a terminal when a pager takes its place."""
+        if self._output is None:
+            is_rich = not self.as_json and self._is_rich(sys.stdout)
+            self._output = Output(self.as_json, is_rich=is_rich, is_verbose=self.is_verbose)
+        return self._output
 
     @property
     def shows_progress(self) -> bool:

@@ -102,6 +102,19 @@ def test_an_offload_that_stopped_on_its_way_is_told_without_a_daemon_which_takes
     assert "  an offload runs" in status_text(Output(is_json=False, is_verbose=True), [served_one])
 
 
+def test_records_of_a_volume_that_is_gone_are_not_called_safe() -> None:
+    gone = TopicStatus(
+        name="t@fix", head_seq=5, hot_first_seq=1, sealed_seq=5, offloaded_seq=4, earliest_seq=1, evict_floor=1,
+        state="0+5", lsn=3, diverged_lsn=0, volume="x", committed_at_ms=1,
+    )  # fmt: skip
+    told = status_text(
+        Output(is_json=False), [ArchivedTopic(gone, None, None, "seglog reset t@fix --as NAME", None, None, None)]
+    )
+    assert told.splitlines()[0] == "t@fix: 5 records, only on this disk"
+    assert "t@fix: COLLECTED: it was deleted in the remote" in told
+    assert told.endswith("\n  to do: `seglog reset t@fix --as NAME`")
+
+
 def test_a_bucket_that_is_dead_is_one_trouble_of_all_topics_with_what_to_do(
     run: Run, tmp_path: Path, on_terminal: Shown, monkeypatch: pytest.MonkeyPatch
 ) -> None:

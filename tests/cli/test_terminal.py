@@ -61,7 +61,10 @@ def test_plain_output_is_that_of_a_pipe(started: Run, on_terminal: Shown, monkey
 
 def test_long_output_goes_through_the_pager(started: Run, on_terminal: Shown, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PAGER", "sed s/^/paged:/")
-    assert on_terminal("log", "t").startswith("paged:")
+    shown = on_terminal("log", "t")
+    assert shown.startswith("paged:")
+    assert without_styles(shown) != shown  # a pager shows what the terminal would
+    assert " ago  " in shown
     assert "paged:" not in on_terminal("log", "t", "--no-pager")
     assert "paged:" not in on_terminal("log", "t", "--plain")
     assert "paged:" not in on_terminal("read", "t")
