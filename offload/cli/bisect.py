@@ -145,4 +145,4 @@ def _found_text(first: FirstBad) -> str:
     return "\n".join(lines + ([] if first.commit is None else [f"    {commit_text(first.commit)}"]))
 
 
-BISECT = Command("bisect", bisect, section="time travel")
+BISECT = Command("bisect", bisect)

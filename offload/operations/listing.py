@@ -136,7 +136,7 @@ COMMANDS = {
             ListedParameter('yes', 'bool', 'Do it without a question.', ('--yes',), default=False),
         ),
         'offload.operations.removal',
-        'operate',
+        'more',
         (),
     ),
     'truncate': ListedCommand(
@@ -363,7 +363,7 @@ COMMANDS = {
             ListedParameter('topic', 'str', 'TOPIC or TOPIC@BRANCH.', (), is_required=True, is_topic=True, metavar='TOPIC', names='topic'),
         ),
         'offload.operations.offload',
-        'repair',
+        'more',
         (),
     ),
     'uploads': ListedCommand(
@@ -511,7 +511,7 @@ COMMANDS = {
             ListedParameter('bad', 'str', 'A later point where CMD fails.', ('--bad',), default='head', names='target'),
         ),
         'offload.cli.bisect',
-        'time travel',
+        'more',
         (),
     ),
     'export': ListedCommand(

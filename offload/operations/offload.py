@@ -342,5 +342,5 @@ OFFLOAD = Command("offload", offload, _print_offloaded, reads=dry, section="oper
 COMPACT = Command("compact", compact, _print_rewritten, reads=dry, takes=lambda values: values["erase"])
 PAUSE = Command("pause", pause, _print_paused)
 RESUME = Command("resume", resume, _print_resumed)
-RETRY = Command("retry", retry, _print_retried, section="repair")
+RETRY = Command("retry", retry, _print_retried)
 UPLOADS = Command("uploads", uploads, _print_uploads, reads=lambda values: not values["abort"])

@@ -369,5 +369,5 @@ _print_truncated = taking_lines(truncated_text, waiting_note("truncated"))
 
 
 DELETE = Command("delete", delete, _print_deleted, reads=dry, takes=always, section="everyday")
-EVICT = Command("evict", evict, _print_evicted, reads=dry, takes=always, section="operate")
+EVICT = Command("evict", evict, _print_evicted, reads=dry, takes=always)
 TRUNCATE = Command("truncate", truncate, _print_truncated, reads=dry, takes=always)

@@ -51,8 +51,8 @@ def test_the_help_of_the_top_has_six_sections_of_one_line_a_command_on_one_scree
     text, full = help_text("", 80), _sections(help_text("", 80, is_full=True))
     found = _sections(text.rpartition("\n\n")[0])
     assert found == {head: full[head] for head in list(full)[:6]}
-    assert text.count("\n") <= 60
-    assert len(text.split()) <= 300
+    assert text.count("\n") <= 50
+    assert len(text.split()) <= 275
     for each in (*COMMANDS.values(), *GROUPS.values()):
         assert len(summary(each)) <= 55, each.path
 

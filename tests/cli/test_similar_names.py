@@ -33,7 +33,12 @@ def either(filled: Run, request: pytest.FixtureRequest, tmp_path: Path) -> Itera
         yield filled
 
 
-def test_a_wrong_topic_gets_the_similar_ones(either: Run) -> None:
+def test_a_wrong_name_gets_the_similar_ones(either: Run) -> None:
+    _check_topics(either)
+    _check_branches(either)
+
+
+def _check_topics(either: Run) -> None:
     for words in (
         ["read", "ordesr"],
         ["seal", "ordesr"],
@@ -49,7 +54,8 @@ def test_a_wrong_topic_gets_the_similar_ones(either: Run) -> None:
         assert (done.code, "similar" in done.err) == (3, False)
 
 
-def test_a_wrong_branch_gets_the_similar_ones_also_those_that_only_the_remote_has(either: Run) -> None:
+def _check_branches(either: Run) -> None:
+    """A branch that only the remote has is similar, too."""
     for words in (["read", "orders@fxi"], ["read", "orders", "--branch", "fxi"], ["log", "orders@fxi"]):
         done = either(*words)
         assert (done.code, "(similar: orders@fix)" in done.err) == (3, True), done.err
@@ -84,6 +90,7 @@ def test_a_token_learns_no_name_that_it_may_not_see(filled: Run, tmp_path: Path)
     assert found == {"few": "orders", "all": "orders-secret, orders"}
 
 
+@pytest.mark.long
 def test_a_token_of_a_tenant_learns_no_name_of_another_one(run: Run, tmp_path: Path) -> None:
     root = tmp_path / "root"
     root.mkdir()

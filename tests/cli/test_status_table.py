@@ -129,9 +129,12 @@ def test_a_bucket_that_is_dead_is_one_trouble_of_all_topics_with_what_to_do(
             run("append", name, stdin=b"a\nb\n")
             run("seal", name)
         waits = {"OFFLOAD_OFFLOAD_AFTER_S": "0", "OFFLOAD_RETRY_MIN_S": "600", "OFFLOAD_RETRY_MAX_S": "600"}
-        with served(tmp_path / "data", "s3://bucket/acme", OFFLOAD_WORKER="thread", **waits):
+        run("topic", "create", "passing", "--durability", "ephemeral")
+        with served(tmp_path / "data", "s3://bucket/acme", OFFLOAD_WORKER="thread", **waits) as daemon:
+            daemon.append("passing", b"a")
             wait_until(lambda: all(each["failures"] for each in [_topic(run, name) for name in names]))
-            head, *lines, trouble, todo = run("status").text.splitlines()
+            head, passing, *lines, trouble, todo = run("status").text.splitlines()
+            assert passing == "passing: 1 record, only in memory"
             assert head == f"{(tmp_path / 'data').resolve()}, remote s3://bucket/acme"
             assert lines == [f"{name}: 2 records, only on this disk" for name in names]
             told = (
@@ -149,6 +152,7 @@ def test_a_bucket_that_is_dead_is_one_trouble_of_all_topics_with_what_to_do(
             ]  # fmt: skip
 
 
+@pytest.mark.long
 def test_credentials_that_expired_are_named_with_what_to_do(
     run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from tests.daemons import served
 from tests.s3_server import empty_remote
 from tests.worlds.command import Run
 
@@ -265,9 +264,6 @@ def test_an_ephemeral_topic_has_nothing_to_offload(run: Run, tmp_path: Path) -> 
     assert (done.code, "kept: offloaded up to seq 1" in done.text, "passing" in done.text) == (0, True, False)
     assert run("delete", "passing", "--before", "1", "--yes").code == 0
     assert "\npassing: no records\n" in run("status").text
-    with served(tmp_path / "data", (tmp_path / "remote").as_uri()) as daemon:
-        daemon.append("passing", b"a")
-        assert "\npassing: 1 record, only in memory\n" in run("status").text
 
 
 def test_status_tells_of_records_that_are_ahead_of_the_clock(started: Run, monkeypatch: pytest.MonkeyPatch) -> None:
