@@ -33,7 +33,12 @@ def started(run: Run, tmp_path: Path) -> Run:
 
 
 def test_a_terminal_gets_the_same_text_with_colours(started: Run, on_terminal: Shown) -> None:
-    for words in (("log", "t", "--graph", "--stat", "-v"), ("points", "t"), ("show", "t", "head"), ("diff", "t:seq:1")):
+    for words in (
+        ("log", "t", "--graph", "--stat", "-v"),
+        ("points", "t", "-v"),
+        ("show", "t", "head"),
+        ("diff", "t:seq:1"),
+    ):
         shown = on_terminal(*words)
         assert shown != without_styles(shown), words
         assert without_styles(shown) == started(*words).text, words
