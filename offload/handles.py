@@ -36,10 +36,11 @@ __all__ = ["Handles", "Tip", "split_name"]
 
 @dataclass(frozen=True, slots=True)
 class Tip:
-    """The newest state of a volume, on which the next commit builds."""
+    """The newest state of a volume, on which the next commit builds. `made_at_ms` is None without a commit."""
 
     bounds: Bounds
     hash: bytes
+    made_at_ms: int | None = None
 
 
 def split_name(name: str) -> tuple[str, str]:
@@ -325,6 +326,6 @@ class Handles:
 def _find_tip(volumes: Volumes, handle: Handle) -> Tip:
     if handle.lsn > 0:
         [last] = volumes.commits(handle.vid, handle.lsn, handle.lsn)
-        return Tip(last.commit.bounds, last.hash)
+        return Tip(last.commit.bounds, last.hash, last.commit.created_at_ms)
     start = volumes.snapshot(handle.vid, 0)
     return Tip(start.bounds, start.head_hash)

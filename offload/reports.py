@@ -5,9 +5,11 @@ A client of the daemon gets them as well. So this module imports neither the cat
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 __all__ = ["Lag", "RunStatus", "Side", "TopicStatus"]
+
+_HIDDEN = {"json": "hidden"}  # `HIDDEN` of offload.operations.results, which lies above
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -21,7 +23,7 @@ class TopicStatus:
 
     `unerased_objects` counts the objects in the remote that still hold deleted records. The deleted records in no such
     object are gone for good by `erased_by_ms`. `erased_by_ms` is None if they are gone by now. Both are None if this
-    directory does not know.
+    directory does not know. `committed_at_ms` is the time of the newest commit that this directory knows.
     """
 
     name: str
@@ -47,6 +49,7 @@ class TopicStatus:
     fenced_epoch: int | None = None
     unerased_objects: int | None = None
     erased_by_ms: int | None = None
+    committed_at_ms: int | None = field(default=None, metadata=_HIDDEN)
 
 
 @dataclass(frozen=True, slots=True)

@@ -231,6 +231,7 @@ def listed_command(command: ListedCommand) -> str:
     lines = "".join(f"        {line!r}\n" for line in command.help.splitlines(keepends=True))
     inner = f"(\n{parameters}        )" if parameters else "()"
     parts = [f"        {command.path!r}", lines.rstrip(), f"        {inner}", f"        {command.home!r}"]
+    parts += [f"        {command.section!r}", f"        {command.aliases!r}"]
     return "ListedCommand(\n" + "".join(f"{each},\n" for each in parts) + "    )"
 
 

@@ -115,7 +115,7 @@ def append(
         int, About("Leave out so many lines at the start, to continue after an error or Ctrl-C.", least=0)
     ] = 0,
 ) -> None:
-    """Append the lines of a file or of standard input, and print their seqs.
+    """Append lines of a file or of standard input. The command prints their seqs.
 
     No byte changes: `seglog append t FILE` and `seglog read t` give FILE again, whatever its line ends.
     Example: seglog append access /var/log/nginx/access.log --tag web1
@@ -254,4 +254,4 @@ def _sink(session: Session, topic: str, durability: str | None) -> Iterator[Reco
         yield use.open_sink(directory, topic, durability)
 
 
-APPEND = Command("append", append)
+APPEND = Command("append", append, section="everyday")

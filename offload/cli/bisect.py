@@ -50,7 +50,7 @@ def bisect(
     command: Annotated[list, About("The command, and all words behind it.", metavar="CMD...")],  # type: ignore[type-arg]
     bad: Annotated[str, About("A later point where CMD fails.", names="target")] = "head",
 ) -> None:
-    """Find the first record, or the first delete or truncation, that makes a command fail.
+    """Find the first record that makes a command fail. It may also be the first delete or truncation that does.
 
     CMD gets a past state on standard input, as `seglog read` prints it. Exit code 0 says that the state is good, 1 to
     127 that it is bad, and 125 that CMD cannot tell. CMD also gets SEGLOG_DIR, SEGLOG_TOPIC, SEGLOG_AT, and

@@ -20,8 +20,8 @@ import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from offload.cli.help import summary
-from offload.cli.top import ANYWHERE, GROUPS, HELP, OPTIONS
-from offload.cli.words import is_option
+from offload.cli.top import ANYWHERE, GROUPS, HELP, HELP_COMMAND, OPTIONS
+from offload.cli.words import is_option, path_of
 from offload.operations.listed import ListedParameter
 from offload.operations.listing import COMMANDS
 
@@ -78,8 +78,10 @@ class _Line:
             self._add_option(word)
         elif self.path in COMMANDS and f"{self.path}/{word}" not in COMMANDS:
             self.arguments.append(word)
+        elif not self.path and word == HELP_COMMAND.path:
+            return
         else:
-            self.path = f"{self.path}/{word}" if self.path else word
+            self.path = f"{self.path}/{word}" if self.path else path_of(word)
             own = COMMANDS[self.path].options if self.path in COMMANDS else []
             self.options = (*own, *ANYWHERE, HELP)
 
@@ -140,12 +142,10 @@ def _targets(directory: str, topic: str) -> list[str]:
 
 def _names(path: str) -> Iterator[tuple[str, str]]:
     """Yield the commands of a group, or of the top, and the groups there."""
-    for command in COMMANDS.values():
+    for command in (*COMMANDS.values(), *GROUPS.values()):
         group, _, name = command.path.rpartition("/")
-        if group == path:
-            yield name, summary(command)
-    if not path:
-        yield from GROUPS.items()
+        names = [*([name] if group == path else []), *(() if path else command.aliases)]
+        yield from ((name, summary(command)) for name in names)
 
 
 _WAIT_S = 0.05

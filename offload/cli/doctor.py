@@ -29,7 +29,7 @@ def doctor(
         str | None, About("With --spark: the cluster. By default Spark's configuration names it.")
     ] = None,
 ) -> None:
-    """Check the data directory and its machine, and that the remote keeps the promises that seglog needs.
+    """Check directory, machine and remote. The remote has to keep the promises that seglog needs.
 
     In a data directory, the command first checks free disk, the time of a sync, limits of files, permissions, the
     daemon's certificate, that a daemon answers, and that no other package has a name of ours. A line says `ok`, `warn`
@@ -112,4 +112,4 @@ def _clock(ahead_ms: int) -> str:
     return f"at least {abs(ahead_ms) / 1000:.1f} s {'ahead of' if ahead_ms > 0 else 'behind'} the store's"
 
 
-DOCTOR = Command("doctor", doctor)
+DOCTOR = Command("doctor", doctor, section="repair")

@@ -59,7 +59,7 @@ def run(words: list[str], variables: Mapping[str, str], serve: Serve) -> int:
         return _answer(f"seglog {VERSION}, Python {sys.version.split()[0]}\n")
     from offload.cli.help import help_text
 
-    text = help_text(request.path, _columns(variables))
+    text = help_text(request.path, _columns(variables), is_full=bool(request.options["all"]))
     if request.kind == "help":
         return _answer(text)
     if request.options["as_json"]:
@@ -84,13 +84,18 @@ def _run_command(request: Request, serve: Serve) -> int:
         end_at_once()
         return _stop(request, stop)
     except Exception as error:
+        from offload.cli.execution import SIMILAR
         from offload.operations.results import problem
 
         if request.options["debug"]:
             import traceback
 
             traceback.print_exc()
-        return _refuse(problem(error), as_json=bool(request.options["as_json"]))
+        report = problem(error)
+        report["message"] += "".join(
+            f" ({note})" for note in getattr(error, "__notes__", ()) if note.startswith(SIMILAR)
+        )
+        return _refuse(report, as_json=bool(request.options["as_json"]))
     finally:
         end_at_once()
     return 0
@@ -132,6 +137,7 @@ def _command(request: Request, serve: Serve) -> None:
         bool(options["debug"]),
         serve,
         is_plain=bool(options["plain"]),
+        is_verbose=bool(options["verbose"]),
         no_pager=bool(options["no_pager"]),
         daemon_url=None if options["daemon"] is None else str(options["daemon"]),
         store_timeout_s=None if options["store_timeout"] is None else int(str(options["store_timeout"])),

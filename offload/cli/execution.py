@@ -42,7 +42,7 @@ import threading
 import time
 import warnings
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, ExitStack, closing, contextmanager
+from contextlib import AbstractContextManager, ExitStack, closing, contextmanager, nullcontext, suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -53,6 +53,7 @@ from offload.errors import InvalidParameters, NoSuchFile, NotConfirmed, OffloadE
 from offload.operations.command import COMMANDS, Command, Directory, RequestsSeen, Tell, Work, command_of
 from offload.operations.listed import ListedParameter
 from offload.operations.printing import WouldTake, ago_text, would_take_text
+from offload.operations.results import problem
 from seglog.base.errors import Misuse
 from seglog.process import closed_after
 
@@ -64,6 +65,7 @@ if TYPE_CHECKING:
     from seglog import Log
 
 __all__ = [
+    "SIMILAR",
     "Bar",
     "TimeNeedsZone",
     "ToldBars",
@@ -80,6 +82,8 @@ __all__ = [
     "with_bars",
 ]
 
+SIMILAR = "similar: "
+"""The begin of an error's note with the names that look like a wrong one."""
 _AFTER_S = 1.0
 _MOMENT_S = 0.2
 
@@ -320,20 +324,19 @@ _WATCH_S = 2.0
 
 def watch_status(output: Output, ask: Callable[[], Iterator[Shown]], values: Mapping[str, Any]) -> None:
     """Print the status again and again, on a terminal in the same place, until an interrupt or without a reader."""
-    from offload.operations.status import filled, parts, print_lines
+    from offload.operations.status import print_status, status_text
 
     if not output.is_rich:
         while has_reader():
-            print_lines(output, ask(), values)
+            print_status(output, ask(), values)
             output.flush()
             time.sleep(_WATCH_S)
         return
-    from offload.cli.render import Screen, table
+    from offload.cli.render import Screen, painted
 
     with closing(Screen()) as screen:
         while True:
-            head, rows, notes = parts(list(ask()))
-            screen.show("\n".join([head, "", table(*filled(rows)), *notes]))
+            screen.show(painted(status_text(output, ask())))
             time.sleep(_WATCH_S)
 
 
@@ -357,11 +360,37 @@ def run_command(session: Session, path: str, values: Mapping[str, Any]) -> Calla
             results_shown = while_waiting(results, command.path, is_shown=waits and session.shows_progress)
             show(session.output, _while_read(results_shown) if ends_early else results_shown, confirmed)
 
-    def run_paged() -> None:
-        with session.paged():
-            run()
+    def run_named() -> None:
+        try:
+            with session.paged() if command.is_long else nullcontext():
+                run()
+        except Exception as error:
+            if names := _similar(session, error) if command.topics(values) else []:
+                error.add_note(f"{SIMILAR}{', '.join(names)}")
+            raise
 
-    return run_paged if command.is_long else run
+    return run_named
+
+
+def _similar(session: Session, error: Exception) -> list[str]:
+    """Return the names that look like the topic or branch that an error misses, of those that the client may list."""
+    from difflib import get_close_matches
+
+    report = problem(error)
+    if report["error"] not in ("NoSuchTopic", "NoSuchBranch"):
+        return []
+    topic, _, branch = report["message"].split()[2].partition("@")  # "no topic orders", "no branch orders@fix"
+    names, branches = set[str](), set[str]()
+    with suppress(Exception), reader_of(session) as ask:
+        for each in ask("topic/list", {}):
+            name, _, own = each.topic.partition("@")
+            names.add(name)
+            branches |= {own} if own and name == topic else set()
+        if branch:
+            branches |= {each.branch for each in ask("branch/list", {"topic": topic})}
+    if topic in names or branches:
+        return [f"{topic}@{each}" for each in get_close_matches(branch, branches)]
+    return get_close_matches(topic, names)
 
 
 def _watch(session: Session, command: Command, values: Mapping[str, Any]) -> None:

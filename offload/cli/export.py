@@ -47,7 +47,7 @@ def export(
     ),
     verify: Annotated[bool, About("Write nothing: read the files again, and compare them with the manifest.")] = False,
 ) -> None:
-    """Copy a topic, or a past state of it, to files with a manifest of their seqs and checksums.
+    """Copy a topic, or a past state of it, to files. A manifest has their seqs and checksums.
 
     After an error or a kill, repeat the command: it continues behind its last whole file, with the same state. A state
     in the remote is pinned meanwhile, so GC keeps it, and no delete or eviction changes it. `seglog append TOPIC FILE
@@ -137,4 +137,4 @@ def _verified_text(verdict: WrongPart | ExportVerified) -> str:
     return f"{counted(verdict.parts, 'file')} of {verdict.topic} in {verdict.directory} as written{unfinished}"
 
 
-EXPORT = Command("export", export)
+EXPORT = Command("export", export, section="time travel")

@@ -43,7 +43,8 @@ def follow(
     once: Annotated[bool, About("Look once, and end: for scripts.")] = False,
     role_arn: RoleArn = None,
 ) -> None:
-    """Keep a data directory that follows every topic and branch of a remote: a standby for the machine that writes.
+    """Keep a standby that follows a remote. It is a data directory with every topic and branch, for the machine that
+    writes.
 
     The first time, the command makes the directory, as `recover` does. Then it looks for new commits again and again,
     until an interrupt. New topics come along. Each line tells how far readers here were behind, in records and
@@ -183,4 +184,4 @@ def _cell(look: TopicFollowed) -> str:
     return f"was {_lag(look)}" if look.commits else ""
 
 
-FOLLOW = Command("follow", follow)
+FOLLOW = Command("follow", follow, section="replicate")

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from offload.cli.top import ENDING, GROUPS, HELP, OPTIONS, SUMMARY
-from offload.operations.listed import ListedCommand, ListedParameter
+from offload.cli.top import ENDING, GROUPS, HELP, MORE, OPTIONS, SUMMARY
+from offload.operations.listed import SECTIONS, ListedCommand, ListedParameter
 from offload.operations.listing import COMMANDS
 
 __all__ = ["help_text", "summary"]
@@ -14,12 +14,15 @@ _WIDEST = 120
 _NARROWEST = 50
 
 
-def help_text(path: str, columns: int) -> str:
-    """Return the help for a command or a group, or for the top if `path` is "". No line is wider than `columns`."""
+def help_text(path: str, columns: int, *, is_full: bool = False) -> str:
+    """Return the help for a command or a group, or for the top if `path` is "". No line is wider than `columns`.
+
+    That of the top has the frequent commands. If it `is_full`, it has all commands and options.
+    """
     width = max(_NARROWEST, min(columns, _WIDEST)) - 1
-    if path in COMMANDS:
-        return "\n".join(_command_lines(COMMANDS[path], width)) + "\n"
-    return "\n".join(_group_lines(path, width)) + "\n"
+    if not path:
+        return "\n".join(_top_lines(width, is_full=is_full)) + "\n"
+    return "\n".join(_command_lines((COMMANDS.get(path) or GROUPS[path]), width)) + "\n"
 
 
 def summary(command: ListedCommand) -> str:
@@ -30,8 +33,12 @@ def summary(command: ListedCommand) -> str:
 
 def _command_lines(command: ListedCommand, width: int) -> list[str]:
     words = [argument.word if argument.is_required else f"[{argument.word}]" for argument in command.arguments]
+    if command.path in GROUPS:
+        words = ["COMMAND [ARGS]..."]
     lines = [" ".join(["Usage: seglog", command.name, "[OPTIONS]", *words]), ""]
     lines += _paragraphs(command.help, width)
+    if command.aliases:
+        lines += ["", f"  Also: {', '.join(f'seglog {alias}' for alias in command.aliases)}"]
     if command.arguments:
         rows = [(f"{argument.word}{_kind(argument)}", _meaning(argument)) for argument in command.arguments]
         lines += ["", "Arguments:", *_table(rows, width)]
@@ -41,16 +48,26 @@ def _command_lines(command: ListedCommand, width: int) -> list[str]:
     return [*lines, "", "Commands:", *_table(rows, width)] if rows else lines
 
 
-def _group_lines(group: str, width: int) -> list[str]:
-    lines = [" ".join(filter(None, ["Usage: seglog", group, "[OPTIONS] COMMAND [ARGS]..."])), ""]
-    lines += _paragraphs(GROUPS.get(group, SUMMARY), width)
-    lines += ["", "Options:", *_option_rows((HELP,) if group else (*OPTIONS, HELP), width)]
-    listed = [command for path, command in COMMANDS.items() if path.rpartition("/")[0] == group]
-    rows = [(command.path.rpartition("/")[2], summary(command)) for command in listed]
-    if not group:
-        rows += GROUPS.items()
-    lines += ["", "Commands:", *_table(rows, width)]
-    return lines if group else [*lines, "", *_paragraphs(ENDING, width)]
+def _top_lines(width: int, *, is_full: bool) -> list[str]:
+    lines = ["Usage: seglog [OPTIONS] COMMAND [ARGS]...", "", *_paragraphs(SUMMARY, width)]
+    shown = SECTIONS if is_full else SECTIONS[:-1]
+    rows = {section: _section_rows(section) for section in shown}
+    first = max(len(names) for each in rows.values() for names, _ in each)
+    for section in shown:
+        lines += ["", f"{section.capitalize()}:", *_table(rows[section], width, first)]
+    if is_full:
+        lines += ["", "Options:", *_option_rows((*OPTIONS, HELP), width)]
+    return [*lines, "", *_paragraphs(ENDING if is_full else MORE, width)]
+
+
+def _section_rows(section: str) -> list[tuple[str, str]]:
+    """Return the commands of a section of the top, and the groups there. A command of a group stands by its alias."""
+    rows = []
+    for command in (*COMMANDS.values(), *GROUPS.values()):
+        names = [command.path, *command.aliases][command.path.count("/") :]
+        if names and command.section == section:
+            rows.append((", ".join(names), summary(command)))
+    return rows
 
 
 def _option_rows(options: Iterable[ListedParameter], width: int) -> list[str]:
@@ -83,9 +100,9 @@ def _meaning(parameter: ListedParameter) -> str:
     return f"{parameter.help} [{'; '.join(facts)}]" if facts else parameter.help
 
 
-def _table(rows: Sequence[tuple[str, str]], width: int) -> list[str]:
-    """Return the rows in two columns. A first cell that is too wide gets a line of its own."""
-    first = min(max(len(left) for left, _ in rows), 30) + 4
+def _table(rows: Sequence[tuple[str, str]], width: int, first: int = 0) -> list[str]:
+    """Return the rows in two columns, the first one of `first` at least. A wider first cell gets its own line."""
+    first = min(max([first, *(len(left) for left, _ in rows)]), 30) + 4
     lines = []
     for left, right in rows:
         wrapped = _wrapped(right, width - first)

@@ -37,7 +37,8 @@ def inspect(
     first: Annotated[int, About("With --entries: the first entry id.", "--from", least=0)] = 0,
     last: Annotated[int | None, About("With --entries: the last entry id.", "--to", least=0)] = None,
 ) -> None:
-    """Print the contents of a file or an object: commits, refs, index and data objects, segments, WAL files.
+    """Print the contents of a file or an object. It knows commits, refs, index and data objects, segments and WAL
+    files.
 
     It also knows objects of Apache Pulsar's tiered storage. The command changes nothing, and needs no data directory.
     With --entries, each entry is a line with ledger, entry id, length and the first bytes. With --json, each entry is

@@ -11,7 +11,7 @@ from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.highlighter import RegexHighlighter
 from rich.live import Live
-from rich.table import Table
+from rich.table import Column, Table
 from rich.text import Text
 from rich.theme import Theme
 
@@ -59,12 +59,18 @@ def painted(text: str) -> str:
 
 def table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     """Return a table as wide as the terminal. Longer cells take several lines."""
-    grid = Table(*columns, box=SIMPLE_HEAD, pad_edge=False, show_edge=False, header_style="bold")
+    grid = Table(
+        *(Column(column, overflow="fold") for column in columns),
+        box=SIMPLE_HEAD,
+        pad_edge=False,
+        show_edge=False,
+        header_style="bold",
+    )
     for row in rows:
         grid.add_row(*map(_WORDS, row))
     console = _console()
     with console.capture() as captured:
-        console.print(grid)
+        console.print(grid, width=shutil.get_terminal_size().columns)
     return captured.get()
 
 

@@ -39,6 +39,7 @@ class Output:
 
     is_json: bool
     is_rich: bool = False
+    is_verbose: bool = False
 
     def show(self, result: Any, text: str) -> None:
         if self.is_json:
@@ -160,15 +161,21 @@ class Session:
     debug: bool
     serve: Serve
     is_plain: bool = False
+    is_verbose: bool = False
     no_pager: bool = False
     daemon_url: str | None = None
     token_file: Path | None = None
     store_timeout_s: int | None = None
     _sections: dict[str, Any] | None = field(default=None, init=False)
+    _output: Output | None = field(default=None, init=False)
 
     @property
     def output(self) -> Output:
-        return Output(self.as_json, is_rich=not self.as_json and self._is_rich(sys.stdout))
+        """Return standard output. It stays that of a terminal when a pager takes its place."""
+        if self._output is None:
+            is_rich = not self.as_json and self._is_rich(sys.stdout)
+            self._output = Output(self.as_json, is_rich=is_rich, is_verbose=self.is_verbose)
+        return self._output
 
     @property
     def shows_progress(self) -> bool:

@@ -43,7 +43,7 @@ def demo(
         Path | None, About("Where the demo keeps its data.", metavar="DIR", shown_default="demo-data")
     ] = None,
 ) -> None:
-    """Show what seglog does, on a text, in some seconds: each command, and what it prints. Needs no bucket and no Java.
+    """Show on a text what seglog does, in some seconds. Each command comes with what it prints. Needs no Java.
 
     The demo appends the text, offloads it to a directory, drops the local copy, and reads it back. Then it deletes half
     by mistake, finds the moment, restores the state before it as a branch, and takes the mistake back. With PySpark and
@@ -67,7 +67,7 @@ def init(
     ] = None,
     role_arn: RoleArn = None,
 ) -> None:
-    """Make a data directory and its seglog.toml.
+    """Make a data directory. Its settings are in seglog.toml.
 
     One LIST tries the remote. If the remote does not answer within 10 seconds, or refuses, the command says why, and
     makes the directory all the same. It also says what to do if the remote has topics already. `seglog doctor` checks
@@ -125,7 +125,7 @@ def recover(
     writable: Annotated[bool, About("Take over every topic at once: former writers are fenced.")] = False,
     role_arn: RoleArn = None,
 ) -> None:
-    """Make a data directory from a remote alone: every topic and branch, with its bounds and configuration.
+    """Make a data directory from a remote alone. It has every topic and branch, with its bounds and configuration.
 
     The command copies no records: reads go to the remote. The first append to a topic, or `takeover`, makes this
     directory its writer. Records that the lost machine had not offloaded are unknown, and the command prints for each
@@ -161,7 +161,8 @@ def serve(
     session: Session,
     tenants: Annotated[bool, About("Serve each data directory below DIR, as the tenant of its name.")] = False,
 ) -> None:
-    """Hold this data directory, take records over HTTP, offload and release in the background, until SIGTERM.
+    """Run the daemon of this directory. It takes records over HTTP, offloads and releases in the background, until
+    SIGTERM.
 
     Other commands on the same directory go through the daemon by themselves. After SIGHUP the daemon
     reads the sections [serve], [offload] and [catalog] of seglog.toml again.
@@ -176,7 +177,7 @@ def serve(
     session.serve(session.directory, session.settings(), remote=session.remote, debug=session.debug, tenants=tenants)
 
 
-DEMO = Command("demo", demo)
-INIT = Command("init", init)
-RECOVER = Command("recover", recover)
-SERVE = Command("serve", serve)
+DEMO = Command("demo", demo, section="everyday")
+INIT = Command("init", init, section="everyday")
+RECOVER = Command("recover", recover, section="replicate")
+SERVE = Command("serve", serve, section="operate")

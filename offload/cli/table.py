@@ -21,7 +21,7 @@ from offload.cli import (
     token,
     verify,
 )
-from offload.cli.top import COMPLETION
+from offload.cli.top import COMPLETION, HELP_COMMAND, VERSION_COMMAND
 from offload.operations import (
     branch,
     copy,
@@ -51,6 +51,7 @@ COMMANDS: tuple[Command, ...] = (
     start.INIT,
     append.APPEND,
     read.READ,
+    read.TAIL,
     removal.DELETE,
     removal.EVICT,
     removal.TRUNCATE,
@@ -62,9 +63,6 @@ COMMANDS: tuple[Command, ...] = (
     gc.GC_APPLY,
     gc.GC_EXPLAIN,
     cost.COST,
-    sync.PUSH,
-    sync.PULL,
-    sync.FETCH,
     sync.SYNC,
     sync.RESET,
     sync.TAKEOVER,
@@ -120,12 +118,12 @@ COMMANDS: tuple[Command, ...] = (
 
 
 def listed_commands() -> Iterator[ListedCommand]:
-    """Yield the commands in the order of the help. The front door answers the last one itself."""
+    """Yield the commands in the order of the help. The front door answers the last three itself."""
     for command in COMMANDS:
         parameters = tuple(map(_listed, command.parameters.values()))
-        text = command.help
-        yield ListedCommand(command.path, text, parameters, command.function.__module__)
-    yield COMPLETION
+        home = command.function.__module__
+        yield ListedCommand(command.path, command.help, parameters, home, command.section, command.aliases)
+    yield from (COMPLETION, HELP_COMMAND, VERSION_COMMAND)
 
 
 def _listed(parameter: Parameter) -> ListedParameter:

@@ -73,7 +73,7 @@ def policy(
     ] = False,
     partition: OfBucket = Partition.AWS,
 ) -> None:
-    """Print the IAM policy of a role for one tenant of a bucket. Makes no request.
+    """Print the IAM policy of a role for one tenant. Makes no request.
 
     The tenant's remote is s3://BUCKET/PREFIX/NAME. The policy allows the role's actions under that prefix, and nothing
     else. No role may delete old versions of objects. Two conditions of one operator and key are refused, because IAM
@@ -96,7 +96,7 @@ def bucket_policy(
     tls_only: Annotated[bool, About("Refuse requests over plain HTTP.")] = False,
     partition: OfBucket = Partition.AWS,
 ) -> None:
-    """Print a policy for the bucket of the tenants, which denies some requests of everybody. Makes no request.
+    """Print a policy for the bucket of the tenants. It denies some requests of everybody. Makes no request.
 
     Without options it denies all that the options name. A store other than AWS may not know the conditions.
     Example: seglog tenant bucket-policy archive
@@ -108,7 +108,7 @@ def bucket_policy(
 
 
 def list_tenants(session: Session) -> None:
-    """List the tenants of a daemon, or the data directories below DIR.
+    """List the tenants of a daemon. Without one, list the data directories below DIR.
 
     With --daemon, the token has the role admin, and is not bound to a tenant. A tenant that is `failed` did not open.
     Examples: seglog --daemon https://logs:7373 --token-file boss tenant list; seglog -C /srv/seglog tenant list
@@ -141,7 +141,7 @@ def credentials(
     external_id: Annotated[str | None, About("The external id that the role asks for.")] = None,
     profile: Annotated[str | None, About("The AWS profile that may take the role.")] = None,
 ) -> None:
-    """Print credentials of a tenant from STS, in the form that `credential_process` of an AWS profile takes.
+    """Print credentials of a tenant from STS. They have the form that `credential_process` of an AWS profile takes.
 
     STS gives the IAM role and, as a session policy, the policy that `seglog tenant policy` prints. So the credentials
     do what both allow. Every AWS tool and Spark can use them by a profile, and ask again before they end. The command
@@ -184,7 +184,7 @@ def check(
     session: Session,
     name: Annotated[str, About("The tenant.")],
 ) -> None:
-    """Check that a tenant lists its own prefix and no other, with its own credentials.
+    """Check that a tenant lists its own prefix and no other. It asks with the tenant's own credentials.
 
     Two requests: a LIST of the tenant's prefix has to work, and a LIST of the bucket without a prefix has to be denied.
     If one of them does not, the exit code is 1. A daemon makes this check at its start and once an hour.
@@ -217,7 +217,7 @@ def delete(
     dry_run: DryRun = False,
     yes: Yes = False,
 ) -> None:
-    """Delete all objects and uploads of a tenant, and prove it by a LIST. There is no way back.
+    """Delete all objects and uploads of a tenant. A LIST proves it. There is no way back.
 
     The remote is that of --remote or of the data directory, and ends in /NAME. The command takes every key below it,
     also keys that seglog did not make. It needs the role maintainer or admin. Before that, take the credentials of

@@ -5,9 +5,21 @@ from __future__ import annotations
 from offload.cli.shells import SHELLS
 from offload.operations.listed import ListedCommand, ListedParameter
 
-__all__ = ["ANYWHERE", "COMPLETION", "ENDING", "GROUPS", "HELP", "OPTIONS", "SUMMARY"]
+__all__ = [
+    "ANYWHERE",
+    "COMPLETION",
+    "ENDING",
+    "GROUPS",
+    "HELP",
+    "HELP_COMMAND",
+    "MORE",
+    "OPTIONS",
+    "SUMMARY",
+    "VERSION_COMMAND",
+]
 
 SUMMARY = "A durable local log that keeps its whole history in object storage."
+MORE = "`seglog help COMMAND` tells more, `seglog help --all` lists the other commands and the options."
 ENDING = (
     "Start: `seglog init --remote file:///tmp/archive`, `seglog append notes README.md`, `seglog read notes`. "
     "TOPIC@BRANCH names a branch wherever a topic can be named. "
@@ -16,15 +28,20 @@ ENDING = (
 )
 
 GROUPS = {
-    "branch": "Branches of a topic.",
-    "pin": "Leases on points in a topic's history, which GC keeps until they expire.",
-    "tag": "Names for points in a topic's history, which GC keeps.",
-    "tenant": "Tenants of a bucket: IAM policies, credentials, checks.",
-    "token": "Tokens of the daemon's clients.",
-    "topic": "Topics and their configuration.",
+    each.path: each
+    for each in (
+        ListedCommand("branch", "Branches of a topic.", section="names"),
+        ListedCommand(
+            "pin", "Leases on points in the history. GC keeps these points until they expire.", section="names"
+        ),
+        ListedCommand("tag", "Names for points in the history. GC keeps these points.", section="names"),
+        ListedCommand("tenant", "Tenants of a bucket: IAM policies, credentials, checks."),
+        ListedCommand("token", "Tokens of the daemon's clients."),
+        ListedCommand("topic", "Topics and their configuration.", section="everyday"),
+    )
 }
 
-HELP = ListedParameter("help", "bool", "Show this message and exit.", ("--help",))
+HELP = ListedParameter("help", "bool", "Show this message and exit.", ("-h", "--help"))
 
 OPTIONS = (
     ListedParameter(
@@ -78,21 +95,34 @@ OPTIONS = (
         default=False,
     ),
     ListedParameter(
+        "verbose",
+        "bool",
+        "Also ids, epochs and bounds, and each time in full. Also after the command.",
+        ("-v", "--verbose"),
+        default=False,
+    ),
+    ListedParameter(
         "no_pager", "bool", "Print long output at once. Also after the command.", ("--no-pager",), default=False
     ),
     ListedParameter("debug", "bool", "Show the traceback of an error.", ("--debug",), default=False),
     ListedParameter("version", "bool", "Show the version.", ("--version",), default=False),
+    ListedParameter("all", "bool", "With --help: all commands and options.", ("--all",), default=False),
 )
 
-ANYWHERE = tuple(each for each in OPTIONS if each.name in ("as_json", "strict_time", "plain", "no_pager"))
+ANYWHERE = tuple(each for each in OPTIONS if each.name in ("as_json", "strict_time", "plain", "verbose", "no_pager"))
 """The options of the top that a command takes as well."""
 
 COMPLETION = ListedCommand(
     "completion",
-    "Print the script that completes commands, options and names in a shell.\n"
+    "Print the script that completes words in a shell.\n"
     "\n"
-    "The names of topics, branches and tags are those that the data directory knows. No completion asks the remote.\n"
+    "It completes commands, options and names. The names of topics, branches and tags are those that the data\n"
+    "directory knows. No completion asks the remote.\n"
     'Examples: eval "$(seglog completion bash)" in ~/.bashrc; seglog completion fish >\n'
     "~/.config/fish/completions/seglog.fish",
     (ListedParameter("shell", "choice", "The shell.", is_required=True, metavar="SHELL", choices=SHELLS),),
 )
+HELP_COMMAND = ListedCommand(
+    "help", "Show the help of a command, as in `seglog help read`. With --all, list all commands."
+)
+VERSION_COMMAND = ListedCommand("version", "Show the version.")

@@ -31,7 +31,8 @@ def verify(
     ] = None,
     state: Annotated[Path | None, About("With --read-data-subset: a file that makes the check resumable.")] = None,
 ) -> None:
-    """Check every byte of the data directory, and change nothing: manifests, WAL, segments, and that they agree.
+    """Check every byte of the data directory. It reads manifests, WAL and segments, sees whether they agree, and
+    changes nothing.
 
     The command checks segments in `cold_dir` too. The log must not be open meanwhile. The command does not ask the
     remote.
@@ -150,4 +151,4 @@ def _counts(files: list[FileChecked]) -> str:
     return f"{counted(items, noun)} in {counted(len(files), 'file')}, {size}"
 
 
-VERIFY = Command("verify", verify)
+VERIFY = Command("verify", verify, section="repair")

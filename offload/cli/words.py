@@ -1,7 +1,8 @@
 """The words of a command line, as a request: which command, with which options and values.
 
     seglog -C data read orders --from 100 --json      the command `read`, the options of the top, the values of `read`
-    seglog branch --help                              help for `branch`
+    seglog branch --help                              help for `branch`, as `seglog help branch`
+    seglog ls                                         the command `topic list`, by its other name
 
     seglog bisect t --good head~9 run grep -q x       the last argument of `bisect` takes the rest of the line
 
@@ -14,11 +15,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from offload.cli.top import ANYWHERE, GROUPS, HELP, OPTIONS
+from offload.cli.top import ANYWHERE, GROUPS, HELP, HELP_COMMAND, OPTIONS, VERSION_COMMAND
 from offload.operations.listed import ListedCommand, ListedParameter
 from offload.operations.listing import COMMANDS
 
-__all__ = ["Request", "UsageError", "is_option", "request_of"]
+__all__ = ["Request", "UsageError", "is_option", "path_of", "request_of"]
 
 
 class UsageError(Exception):
@@ -59,6 +60,9 @@ def request_of(words: Sequence[str], variables: Mapping[str, str]) -> Request:
     if before.wants_help or not rest:
         return Request("help" if before.wants_help else "no command", "", options, {})
     path = rest.pop(0)
+    if path == HELP_COMMAND.path:
+        return request_of([*rest, *HELP.options[-1:]], variables)
+    path = path_of(path)
     if path in GROUPS:
         group = _Scan(path, (*ANYWHERE, HELP), options)
         group.leading(rest)
@@ -70,7 +74,13 @@ def request_of(words: Sequence[str], variables: Mapping[str, str]) -> Request:
     command = COMMANDS.get(path)
     if command is None:
         raise _no_command(path)
-    return _command_request(command, rest, options)
+    request = _command_request(command, rest, options)
+    return Request("version", "", options, {}) if path == VERSION_COMMAND.path and request.kind == "run" else request
+
+
+def path_of(word: str) -> str:
+    """Return the path of the command with this other name, or else the word."""
+    return next((command.path for command in COMMANDS.values() if word in command.aliases), word)
 
 
 def _command_request(command: ListedCommand, words: list[str], options: dict[str, object]) -> Request:
@@ -224,6 +234,7 @@ def _no_command(path: str) -> UsageError:
     group, _, name = path.rpartition("/")
     siblings = [path for path in (*COMMANDS, *GROUPS) if path.rpartition("/")[0] == group]
     names = [path.rpartition("/")[2] for path in siblings]
+    names += [alias for command in COMMANDS.values() for alias in command.aliases if not group]
     return UsageError(f"there is no command {path.replace('/', ' ')}{_similar(name, names)}", group)
 
 

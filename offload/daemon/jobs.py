@@ -170,7 +170,7 @@ class _Daemon:
     def work(self, name: str, /) -> Work | None:
         work, now_ms = self.service.works.of(name), self.service.now_ms()
         retry_in_s = work.wait_ms(now_ms) / 1000 if work.failures else None
-        return Work(work.is_running, work.failures, work.last_error, retry_in_s)
+        return Work(work.is_running, work.failures, work.last_error, retry_in_s, work.hint)
 
 
 class _Told:

@@ -129,7 +129,7 @@ def list_branches(
     deleted: Annotated[bool, About("Also list deleted branches that can come back.")] = False,
     as_tree: Annotated[bool, About("Show a tree: each branch below its parent.", "--tree")] = False,
 ) -> Iterator[BranchListed]:
-    """List the branches of a topic in the remote, and how far each branch and its parent went since the fork."""
+    """List the branches of a topic in the remote. It says how far each branch and its parent went since the fork."""
     branches = archive.branches.list(topic, deleted=deleted)
     rows = list(zip(branches, archive.branches.distances(branches), strict=True))
     names = {branch.vid: branch.branch for branch in branches}
@@ -220,7 +220,7 @@ def diff(
     left: Annotated[str, About("TOPIC or TOPIC@BRANCH.", clean=without_main, metavar="LEFT", names="topic")],
     right: Annotated[str, About("The one to compare with.", clean=without_main, metavar="RIGHT", names="topic")],
 ) -> Iterator[BranchSide]:
-    """Show the records that only one of two branches has, and the shared records that one has deleted.
+    """Count the records that only one of two branches has. It also counts the shared records that one has deleted.
 
     Records that are not offloaded yet do not count.
     """
@@ -254,12 +254,12 @@ def branch_text(row: BranchListed) -> str:
     return f"{name:<24} {row.volume}  {row.created_at}  {origin}  {gone}".rstrip()
 
 
-def _branch_row(row: BranchListed) -> Sequence[str]:
+def _branch_row(row: BranchListed) -> Sequence[str | Moment]:
     parent = row.parent
     origin = f"{row.parent_name or parent.volume} {_point(parent.lsn, parent.seq)}" if parent else ""
     moved = (f"+{row.ahead}", f"-{row.behind}") if parent else ("", "")
-    deleted = "" if row.deleted_at is None else str(row.deleted_at)
-    return (f"{'  ' * row.depth}{row.branch}", row.volume, str(row.created_at), origin, *moved, deleted)
+    name = f"{'  ' * row.depth}{row.branch}"
+    return (name, row.created_at, origin, *moved, "" if row.deleted_at is None else row.deleted_at)
 
 
 def _point(lsn: int, seq: int | None) -> str:
@@ -296,7 +296,7 @@ def side_text(branch_side: BranchSide) -> str:
     return f"{branch_side.branch:<24} {changes} of those up to seq {branch_side.shared_seq}"
 
 
-_print_branch = rows(("branch", "volume", "made", "from", "ahead", "behind", "deleted"), _branch_row, branch_text)
+_print_branch = rows(("branch", "made", "from", "ahead", "behind", "deleted"), _branch_row, branch_text)
 _print_branch_deleted = taking_lines(branch_deleted_text)
 _print_branch_back = lines(lambda back: f"{back.branch} is back")
 _print_promoted = lines(promoted_text)

@@ -29,11 +29,12 @@ import types
 import typing
 from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from importlib import import_module
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, Protocol, TypeAlias
 
 from offload.errors import InvalidOption, NoRemote, UnsupportedOption
+from offload.operations.listed import SECTIONS
 from offload.operations.listing import COMMANDS as LISTED
 from offload.operations.printing import Printer
 from seglog.base.arguments import WHOLE_MAX, Kind, Within, kind_of, taken
@@ -234,12 +235,13 @@ def watch_of(tell: Tell, title: str) -> Watch:
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """The daemon's state of a topic's offload."""
+    """The daemon's state of a topic's offload. `hint` says what to do about the last error."""
 
     is_offloading: bool
     failures: int
     last_error: str | None
     retry_in_s: float | None
+    hint: str | None = field(default=None, metadata={"json": "hidden"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -371,6 +373,7 @@ class Command:
     daemon: it takes the arguments, and returns those for the daemon with the work that the client does on the results.
     `role` is what a token needs, unless the command only reads (offload.rights). The output of one that `is_long` goes
     through the pager. One that `is_slow` may take long before it tells a result, and counts nothing meanwhile.
+    `section` is the part of `seglog --help` that has the command, and `aliases` are its other names.
     """
 
     path: str
@@ -382,6 +385,8 @@ class Command:
     role: Literal["read", "admin"] = "admin"
     is_long: bool = False
     is_slow: bool = False
+    section: str = SECTIONS[-1]
+    aliases: tuple[str, ...] = ()
 
     @property
     def help(self) -> str:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from offload.moment import Moment
-from offload.operations.printing import counted, format_bytes
+from offload.operations.printing import Output, counted, format_bytes, is_brief, shown_time
 from offload.operations.results import HIDDEN, OPTIONAL
 
 if TYPE_CHECKING:
@@ -104,15 +104,20 @@ def stat_text(commit: CommitListed) -> str:
     return f"    {', '.join(parts)}{f': {commit.message}' if commit.message else ''}"
 
 
-def commit_text(commit: CommitListed) -> str:
-    name = commit.target.replace(":", " ")
-    return (
-        f"{name:<10} {commit.hash[:12]}  {commit.created_at}  {commit.commit_kind:<9} {_what(commit)}"
-        f"{'' if commit.erased_by is None else f', erased by {commit.erased_by}'}"
-    ).rstrip()
+def commit_text(commit: CommitListed, output: Output | None = None) -> str:
+    """Return a commit as a line. A terminal gets neither hashes nor volumes, and relative times."""
+    at, gone = shown_time(output, commit.created_at), ""
+    name = f"lsn {commit.lsn}{'@…' if '@' in commit.target else ''}"
+    if not is_brief(output):
+        name = f"{commit.target.replace(':', ' '):<10} {commit.hash[:12]} "
+    if commit.erased_by is not None:
+        gone = f", erased {'' if is_brief(output) else 'by '}{shown_time(output, commit.erased_by)}"
+    of = "" if is_brief(output) else f", of {commit.at_time}"
+    return f"{name:<10} {at:<11}  {commit.commit_kind:<9} {_what(commit, of)}{gone}".rstrip()
 
 
-def _what(commit: CommitListed) -> str:
+def _what(commit: CommitListed, of: str) -> str:
+    """Return what a commit did. `of` is the time of the topic then, as text."""
     segments = ", ".join(map(segment_text, commit.segments))
     match commit.commit_kind:
         case "offload":
@@ -120,15 +125,15 @@ def _what(commit: CommitListed) -> str:
         case "compact":
             return f"{segments} in the place of {counted(commit.removed_objects, 'object')}"
         case "evict":
-            return f"records below seq {commit.evict_floor}, of {commit.at_time}"
+            return f"records below seq {commit.evict_floor}{of}"
         case "restore":
-            return f"takes back lsn {commit.undone_lsn}, of {commit.at_time}"
+            return f"takes back lsn {commit.undone_lsn}{of}"
         case "delete" if commit.before_seq:
-            return f"records below seq {commit.before_seq}, of {commit.at_time}"
+            return f"records below seq {commit.before_seq}{of}"
         case "delete":
-            return f"{counted(commit.deleted_records)}, of {commit.at_time}"
+            return f"{counted(commit.deleted_records)}{of}"
     if commit.truncate_from is not None:
-        return f"records from seq {commit.truncate_from} on, of {commit.at_time}"
+        return f"records from seq {commit.truncate_from} on{of}"
     return commit.message
 
 

@@ -78,4 +78,4 @@ def copied_text(copied: TopicCopied) -> str:
     return f"{copied.topic} holds {counted(copied.records)}{last}; {how}"
 
 
-COPY = Command("copy", copy, lines(copied_text), is_slow=True)
+COPY = Command("copy", copy, lines(copied_text), is_slow=True, section="time travel")

@@ -124,7 +124,7 @@ def cost(
         str | None, About("A TOML file with prices; without it those of S3 Standard.", metavar="FILE", is_file=True)
     ] = None,
 ) -> Iterator[TopicCost | BranchCost | OtherCost | RequestCost | CostTotal]:
-    """Show what the remote stores and costs in a month, by topic and branch, and what GC would give back.
+    """Show what the remote costs in a month. It says what each topic and branch stores, and what GC would give back.
 
     Each object counts once, for the branch that wrote it. A fork shares the objects of its parent: they count there,
     and `shared` shows their size. GC gives back what nothing needs now, in two runs (`seglog gc`).
@@ -317,4 +317,4 @@ def _total_text(total: CostTotal) -> str:
 _print_cost = lines(cost_text)
 
 
-COST = Command("cost", cost, _print_cost, reads=always, role="read")
+COST = Command("cost", cost, _print_cost, reads=always, role="read", section="operate")

@@ -58,7 +58,7 @@ def diff(
     records: Annotated[bool, About("Also the records: - is only in LEFT, + only in RIGHT.")] = False,
     limit: Annotated[int | None, About("At most so many records.", "-n --limit", least=1)] = None,
 ) -> Iterator[PointSide | DifferingRecord]:
-    """Show the records that only one of two points has, and the shared records that one has deleted.
+    """Show how two points differ. It shows the records that only one has, and the shared records that one has deleted.
 
     A point is a branch, or a target in it: seq:N, lsn:N, head, head~N, tag:NAME, or a time. Without --records, the
     command reads commits and indexes only. Records that are not offloaded yet do not count.
@@ -123,4 +123,4 @@ def diff_text(row: PointSide | DifferingRecord) -> str:
 _print_diff = lines(diff_text)
 
 
-DIFF = Command("diff", diff, _print_diff, reads=always, role="read", is_long=True)
+DIFF = Command("diff", diff, _print_diff, reads=always, role="read", is_long=True, section="time travel")

@@ -116,7 +116,7 @@ def gc(
     ] = None,
     grace: Annotated[str | None, About("Carry out plans of this age, instead of gc_grace_s: 24h; 0 for all.")] = None,
 ) -> Iterator[KeptStates | GcOutcome]:
-    """Collect garbage in the remote in two runs, a grace period apart.
+    """Collect garbage in the remote. It takes two runs, a grace period apart.
 
     A run deletes the objects that an earlier run planned, if nothing needs them still. It then plans the objects that
     nothing needs now. Branches, tags, pins and the window of each topic keep states, and the report names them. If
@@ -215,7 +215,7 @@ def plan(
     retain: Annotated[str | None, About(_RETAIN)] = None,
     dry_run: Annotated[bool, About("Show what a new plan would name, and write none.")] = False,
 ) -> Iterator[PlannedKey | PlannedObjects | PlanListed]:
-    """Write a plan of the present garbage, and show each object with its size and the reason. Delete nothing.
+    """Write a plan of the present garbage. It shows each object with its size and the reason. Delete nothing.
 
     A plan is an object in the remote, and has a number. `seglog gc` and the Spark job `gc` write the same plans. A new
     plan leaves out what an older plan names. The last lines list the plans that wait.
@@ -268,7 +268,8 @@ def explain(
     key: Annotated[str, About("The key of the object in the remote, or its URL.")],
     retain: Annotated[str | None, About(_RETAIN)] = None,
 ) -> KeyExplained:
-    """Say why GC keeps an object, or that it would go: which branch, tag, lease or fork, which commit, window and age.
+    """Say why GC keeps an object, or that it would go. It names the branch, tag, lease or fork, the commit, window and
+    age.
 
     The command marks all volumes, as `gc --dry-run` does. It changes nothing.
     """
@@ -353,7 +354,7 @@ def step_text(step: PlannedKey | PlannedObjects | DeletedObjects | PlanListed | 
 _print_step = lines(step_text)
 
 
-GC = Command("gc", gc, _print_outcome, reads=dry)
+GC = Command("gc", gc, _print_outcome, reads=dry, section="operate")
 GC_PLAN = Command("gc/plan", plan, _print_step, reads=lambda values: values["dry_run"] or values["number"] is not None)
 GC_APPLY = Command("gc/apply", apply, _print_step, reads=dry)
 GC_EXPLAIN = Command("gc/explain", explain, _print_step, reads=always, role="read")

@@ -5,7 +5,10 @@ The import of `dataclasses` takes longer than `seglog --help` may. So these valu
 
 from __future__ import annotations
 
-__all__ = ["ListedCommand", "ListedParameter"]
+__all__ = ["SECTIONS", "ListedCommand", "ListedParameter"]
+
+SECTIONS = ("everyday", "time travel", "names", "operate", "replicate", "repair", "more")
+"""The sections of `seglog --help`, in their order. Only `seglog help --all` shows the last one."""
 
 
 class ListedParameter:
@@ -71,21 +74,28 @@ class ListedParameter:
 
 
 class ListedCommand:
-    """A command. `path` is such as `branch/create`. `help` is the docstring of its function, `home` its module."""
+    """A command, or a group of commands. `path` is such as `branch/create`, and `home` the module of its function.
 
-    __slots__ = ("help", "home", "parameters", "path")
+    `help` is the docstring of the function. `aliases` are other names of the command, each one word.
+    """
+
+    __slots__ = ("aliases", "help", "home", "parameters", "path", "section")
 
     def __init__(
         self,
         path: str,
         help: str,  # noqa: A002
-        parameters: tuple[ListedParameter, ...],
+        parameters: tuple[ListedParameter, ...] = (),
         home: str = "",
+        section: str = SECTIONS[-1],
+        aliases: tuple[str, ...] = (),
     ) -> None:
         self.path = path
         self.help = help
         self.parameters = parameters
         self.home = home
+        self.section = section
+        self.aliases = aliases
 
     @property
     def name(self) -> str:

@@ -11,7 +11,7 @@ VERSION = '0.1.0'
 COMMANDS = {
     'demo': ListedCommand(
         'demo',
-        'Show what seglog does, on a text, in some seconds: each command, and what it prints. Needs no bucket and no Java.\n'
+        'Show on a text what seglog does, in some seconds. Each command comes with what it prints. Needs no Java.\n'
         '\n'
         'The demo appends the text, offloads it to a directory, drops the local copy, and reads it back. Then it deletes half\n'
         'by mistake, finds the moment, restores the state before it as a branch, and takes the mistake back. With PySpark and\n'
@@ -22,10 +22,12 @@ COMMANDS = {
             ListedParameter('directory', 'path', 'Where the demo keeps its data.', ('--directory',), metavar='DIR', shown_default='demo-data'),
         ),
         'offload.cli.start',
+        'everyday',
+        (),
     ),
     'init': ListedCommand(
         'init',
-        'Make a data directory and its seglog.toml.\n'
+        'Make a data directory. Its settings are in seglog.toml.\n'
         '\n'
         'One LIST tries the remote. If the remote does not answer within 10 seconds, or refuses, the command says why, and\n'
         'makes the directory all the same. It also says what to do if the remote has topics already. `seglog doctor` checks\n'
@@ -40,10 +42,12 @@ COMMANDS = {
             ListedParameter('role_arn', 'str', 'The IAM role for the remote, here and in [tenant] of the new seglog.toml.', ('--role-arn',), metavar='ARN'),
         ),
         'offload.cli.start',
+        'everyday',
+        (),
     ),
     'append': ListedCommand(
         'append',
-        'Append the lines of a file or of standard input, and print their seqs.\n'
+        'Append lines of a file or of standard input. The command prints their seqs.\n'
         '\n'
         'No byte changes: `seglog append t FILE` and `seglog read t` give FILE again, whatever its line ends.\n'
         'Example: seglog append access /var/log/nginx/access.log --tag web1',
@@ -57,10 +61,12 @@ COMMANDS = {
             ListedParameter('skip_lines', 'int', 'Leave out so many lines at the start, to continue after an error or Ctrl-C.', ('--skip-lines',), default=0, least=0),
         ),
         'offload.cli.append',
+        'everyday',
+        (),
     ),
     'read': ListedCommand(
         'read',
-        'Write records to standard output, one line each, byte for byte.\n'
+        'Print records, byte for byte. Each one is a line.\n'
         '\n'
         'Without --from, the output begins with the first live record. If retention evicted records of the range, a line on\n'
         'standard error names them. With --json, an object with gap_from and gap_to does.\n'
@@ -86,10 +92,26 @@ COMMANDS = {
             ListedParameter('wait', 'float', 'With --follow: end after so many seconds without one.', ('--wait',), least=0),
         ),
         'offload.operations.read',
+        'everyday',
+        ('cat',),
+    ),
+    'tail': ListedCommand(
+        'tail',
+        'Print the last records of a topic. Example: seglog tail orders -n 3 -f',
+        (
+            ListedParameter('topic', 'str', 'TOPIC or TOPIC@BRANCH.', (), is_required=True, is_topic=True, metavar='TOPIC', names='topic'),
+            ListedParameter('count', 'int', 'At most so many records.', ('-n', '--count'), default=10, least=1),
+            ListedParameter('follow', 'bool', 'Then wait for more, and write each record as it comes.', ('-f', '--follow'), default=False),
+            ListedParameter('wait', 'float', 'With --follow: end after so many seconds without one.', ('--wait',), least=0),
+        ),
+        'offload.operations.read',
+        'everyday',
+        (),
     ),
     'delete': ListedCommand(
         'delete',
-        'Delete the records that `read` shows with the same conditions. Readers no longer see them.\n'
+        'Delete records by seq, time, tag or content. `read` shows the same records with the same conditions. Readers no\n'
+        'longer see them.\n'
         '\n'
         'Try it with `read`, then say `delete`: seglog read orders --since 14:02 --until 14:20 --tag "web*".\n'
         'All of the records go, or none after a crash. With a remote, the delete becomes a commit: at once, or with the next\n'
@@ -111,10 +133,12 @@ COMMANDS = {
             ListedParameter('yes', 'bool', 'Do it without a question.', ('--yes',), default=False),
         ),
         'offload.operations.removal',
+        'everyday',
+        (),
     ),
     'evict': ListedCommand(
         'evict',
-        'Evict the oldest records of a topic, in the remote too. A reader that starts below gets a gap.\n'
+        'Evict the oldest records of a topic. It evicts them in the remote, too. A reader that starts below gets a gap.\n'
         '\n'
         'Retention (`seglog topic set --ttl`, caps) frees the local disk only. The remote keeps those records, and `read\n'
         '--at` shows them. `evict` removes them from the remote as well, with a commit. Within the window, `seglog undo TOPIC\n'
@@ -129,6 +153,8 @@ COMMANDS = {
             ListedParameter('yes', 'bool', 'Do it without a question.', ('--yes',), default=False),
         ),
         'offload.operations.removal',
+        'more',
+        (),
     ),
     'truncate': ListedCommand(
         'truncate',
@@ -146,18 +172,22 @@ COMMANDS = {
             ListedParameter('yes', 'bool', 'Do it without a question.', ('--yes',), default=False),
         ),
         'offload.operations.removal',
+        'more',
+        (),
     ),
     'seal': ListedCommand(
         'seal',
-        'Seal the newest segment, so that all records so far can be offloaded.',
+        'Seal the newest segment. Then all records so far can be offloaded.',
         (
             ListedParameter('topic', 'str', 'TOPIC or TOPIC@BRANCH.', (), is_required=True, is_topic=True, metavar='TOPIC', names='topic'),
         ),
         'offload.operations.offload',
+        'operate',
+        (),
     ),
     'offload': ListedCommand(
         'offload',
-        'Send sealed segments to the remote, one commit a run, and the deletes that came after them.\n'
+        'Send sealed segments to the remote. A run makes one commit, and sends the deletes that came after them.\n'
         '\n'
         'After a failure, repeat the command: it continues where it stopped. The unsealed tail stays, and `seglog seal` seals\n'
         'it.',
@@ -169,10 +199,12 @@ COMMANDS = {
             ListedParameter('dry_run', 'bool', 'Only show how much would be sent.', ('--dry-run',), default=False),
         ),
         'offload.operations.offload',
+        'operate',
+        (),
     ),
     'compact': ListedCommand(
         'compact',
-        'Merge the small objects that frequent offloads leave in the remote, with a commit. No past state changes.\n'
+        'Merge small objects in the remote, with a commit. Frequent offloads leave them. No past state changes.\n'
         '\n'
         'With --erase, rewrite each object that holds deleted records without them. GC deletes the old object when the window\n'
         'has passed. `log` shows until when.\n'
@@ -187,10 +219,12 @@ COMMANDS = {
             ListedParameter('yes', 'bool', 'With --erase: do it without a question.', ('--yes',), default=False),
         ),
         'offload.operations.offload',
+        'more',
+        (),
     ),
     'gc': ListedCommand(
         'gc',
-        'Collect garbage in the remote in two runs, a grace period apart.\n'
+        'Collect garbage in the remote. It takes two runs, a grace period apart.\n'
         '\n'
         'A run deletes the objects that an earlier run planned, if nothing needs them still. It then plans the objects that\n'
         'nothing needs now. Branches, tags, pins and the window of each topic keep states, and the report names them. If\n'
@@ -203,10 +237,12 @@ COMMANDS = {
             ListedParameter('grace', 'str', 'Carry out plans of this age, instead of gc_grace_s: 24h; 0 for all.', ('--grace',)),
         ),
         'offload.operations.gc',
+        'operate',
+        (),
     ),
     'gc/plan': ListedCommand(
         'gc/plan',
-        'Write a plan of the present garbage, and show each object with its size and the reason. Delete nothing.\n'
+        'Write a plan of the present garbage. It shows each object with its size and the reason. Delete nothing.\n'
         '\n'
         'A plan is an object in the remote, and has a number. `seglog gc` and the Spark job `gc` write the same plans. A new\n'
         'plan leaves out what an older plan names. The last lines list the plans that wait.',
@@ -216,6 +252,8 @@ COMMANDS = {
             ListedParameter('dry_run', 'bool', 'Show what a new plan would name, and write none.', ('--dry-run',), default=False),
         ),
         'offload.operations.gc',
+        'more',
+        (),
     ),
     'gc/apply': ListedCommand(
         'gc/apply',
@@ -231,10 +269,13 @@ COMMANDS = {
             ListedParameter('dry_run', 'bool', 'Check the plan, and delete nothing.', ('--dry-run',), default=False),
         ),
         'offload.operations.gc',
+        'more',
+        (),
     ),
     'gc/explain': ListedCommand(
         'gc/explain',
-        'Say why GC keeps an object, or that it would go: which branch, tag, lease or fork, which commit, window and age.\n'
+        'Say why GC keeps an object, or that it would go. It names the branch, tag, lease or fork, the commit, window and\n'
+        'age.\n'
         '\n'
         'The command marks all volumes, as `gc --dry-run` does. It changes nothing.',
         (
@@ -242,10 +283,12 @@ COMMANDS = {
             ListedParameter('retain', 'str', "Keep so much of every topic's past, whatever its own window is: 7d, 12h, 0.", ('--retain',)),
         ),
         'offload.operations.gc',
+        'more',
+        (),
     ),
     'cost': ListedCommand(
         'cost',
-        'Show what the remote stores and costs in a month, by topic and branch, and what GC would give back.\n'
+        'Show what the remote costs in a month. It says what each topic and branch stores, and what GC would give back.\n'
         '\n'
         'Each object counts once, for the branch that wrote it. A fork shares the objects of its parent: they count there,\n'
         'and `shared` shows their size. GC gives back what nothing needs now, in two runs (`seglog gc`).\n'
@@ -256,51 +299,32 @@ COMMANDS = {
             ListedParameter('prices', 'path', 'A TOML file with prices; without it those of S3 Standard.', ('--prices',), metavar='FILE'),
         ),
         'offload.operations.cost',
-    ),
-    'push': ListedCommand(
-        'push',
-        'Send the sealed segments of a topic to its volume, and the deletes after them. The same as `offload`.',
-        (
-            ListedParameter('topic', 'str', 'TOPIC or TOPIC@BRANCH.', (), is_required=True, is_topic=True, metavar='TOPIC', names='topic'),
-        ),
-        'offload.operations.sync',
-    ),
-    'pull': ListedCommand(
-        'pull',
-        'Fetch new commits of other writers, and keep them here. Readers see no change until `sync`.\n'
-        '\n'
-        'If a topic or branch is only in the remote, this directory follows it from now on.',
-        (
-            ListedParameter('topic', 'str', 'TOPIC or TOPIC@BRANCH.', (), is_required=True, is_topic=True, metavar='TOPIC', names='topic'),
-        ),
-        'offload.operations.sync',
-    ),
-    'fetch': ListedCommand(
-        'fetch',
-        'Fetch new commits as `pull` does, and every commit that a read of the newest state needs.\n'
-        '\n'
-        '`log` and `status` then need no remote, and a shell completes the tags of the topic.',
-        (
-            ListedParameter('topic', 'str', 'TOPIC or TOPIC@BRANCH.', (), is_required=True, is_topic=True, metavar='TOPIC', names='topic'),
-        ),
-        'offload.operations.sync',
+        'operate',
+        (),
     ),
     'sync': ListedCommand(
         'sync',
-        'Make this directory and the volume of a topic equal: fetch new commits, or push sealed segments.\n'
+        'Fetch new commits of a topic, or send its segments. Then this directory and the volume of the topic are equal.\n'
         '\n'
         'If both have changed, `sync` changes nothing, and `reset` is the way out. If a topic is only in the remote, this\n'
-        'directory becomes a replica of it, which reads the records of other writers.',
+        'directory becomes a replica of it, which reads the records of other writers. With --fetch, this directory keeps\n'
+        'every commit that a read of the newest state needs: `log` and `status` then need no remote, and a shell completes\n'
+        'the tags of the topic.',
         (
             ListedParameter('topic', 'str', 'TOPIC or TOPIC@BRANCH.', (), is_required=True, is_topic=True, metavar='TOPIC', names='topic'),
+            ListedParameter('push', 'bool', 'Only send the sealed segments, and the deletes after them, as `offload` does.', ('--push',), default=False),
+            ListedParameter('fetch', 'bool', 'Only fetch new commits of other writers. Readers see no change until `sync`.', ('--fetch',), default=False),
             ListedParameter('follow', 'bool', 'Then look again and again, until an interrupt.', ('--follow',), default=False),
             ListedParameter('interval', 'float', 'With --follow: seconds between looks.', ('--interval',), default=5.0, least=0.05),
         ),
         'offload.operations.sync',
+        'replicate',
+        (),
     ),
     'reset': ListedCommand(
         'reset',
-        'Return to the state of the volume, and follow it: the way out after `DIVERGED` or `FENCED`.\n'
+        'Return to the state of the volume. The directory then follows it. This is the way out after `DIVERGED` or\n'
+        '`FENCED`.\n'
         '\n'
         'If only this directory has some records or deletes, `reset` needs --as or --discard. The new branch is in this\n'
         'directory only, until it is sealed and offloaded. Example: seglog reset orders --as what-i-had',
@@ -313,6 +337,8 @@ COMMANDS = {
             ListedParameter('yes', 'bool', 'With --discard: do it without a question.', ('--yes',), default=False),
         ),
         'offload.operations.sync',
+        'repair',
+        (),
     ),
     'takeover': ListedCommand(
         'takeover',
@@ -324,6 +350,8 @@ COMMANDS = {
             ListedParameter('topic', 'str', 'TOPIC or TOPIC@BRANCH.', (), is_required=True, is_topic=True, metavar='TOPIC', names='topic'),
         ),
         'offload.operations.sync',
+        'replicate',
+        (),
     ),
     'pause': ListedCommand(
         'pause',
@@ -332,6 +360,8 @@ COMMANDS = {
             ListedParameter('topic', 'str', 'TOPIC or TOPIC@BRANCH.', (), is_required=True, is_topic=True, metavar='TOPIC', names='topic'),
         ),
         'offload.operations.offload',
+        'more',
+        (),
     ),
     'resume': ListedCommand(
         'resume',
@@ -340,18 +370,23 @@ COMMANDS = {
             ListedParameter('topic', 'str', 'TOPIC or TOPIC@BRANCH.', (), is_required=True, is_topic=True, metavar='TOPIC', names='topic'),
         ),
         'offload.operations.offload',
+        'more',
+        (),
     ),
     'retry': ListedCommand(
         'retry',
-        'Let the daemon retry a failed offload of a topic now, instead of after its pause.',
+        'Let the daemon retry a failed offload now. It does not wait for the end of its pause.',
         (
             ListedParameter('topic', 'str', 'TOPIC or TOPIC@BRANCH.', (), is_required=True, is_topic=True, metavar='TOPIC', names='topic'),
         ),
         'offload.operations.offload',
+        'more',
+        (),
     ),
     'uploads': ListedCommand(
         'uploads',
-        'List the multipart uploads in the remote that no attempt here continues. Crashes leave them, and they cost money.\n'
+        'List abandoned multipart uploads in the remote. No attempt of this directory continues them. Crashes leave them,\n'
+        'and they cost money.\n'
         '\n'
         'Another data directory may be uploading under the same prefix right now, so only old uploads count.',
         (
@@ -359,27 +394,33 @@ COMMANDS = {
             ListedParameter('older_than', 'str', 'Only those that began so long ago, such as 24h.', ('--older-than',), default='24h'),
         ),
         'offload.operations.offload',
+        'more',
+        (),
     ),
     'status': ListedCommand(
         'status',
-        "Show the places of each topic's records: hot and cold ranges, waiting work, and errors.\n"
+        'Show what is safe, and what is wrong.\n'
         '\n'
-        'The lag is what the remote does not have yet: records, bytes, and the age of the oldest. On a terminal, a table also\n'
-        'shows open attempts, how far back a restore can go, and the next step. A first line warns of a disk that gets full,\n'
-        'long before the log refuses appends. The command asks only this directory, never\n'
-        'the remote or the warm store, so it answers without a network.',
+        'A topic has a line: how many records there are, up to which one they are safe in the remote, when its newest commit\n'
+        'was made, and how many are only on this disk. Deleted records count as long as they stand between others. Then come\n'
+        'the troubles, each with what to do: a disk that gets full, a remote that fails, another writer. With -v there are\n'
+        'hot and cold ranges, bounds, epochs and waiting work, too. The command asks only this directory, never the remote\n'
+        'or the warm store, so it answers without a network.',
         (
             ListedParameter('topic', 'str', 'One topic; all without it.', (), names='topic'),
             ListedParameter('runs', 'bool', 'Each offloaded range of segments, too.', ('--runs',), default=False),
             ListedParameter('watch', 'bool', 'Show it again every two seconds, until an interrupt.', ('--watch',), default=False),
         ),
         'offload.operations.status',
+        'everyday',
+        (),
     ),
     'log': ListedCommand(
         'log',
-        'Show the commits of a topic, newest first. Each LSN is a target for restore, show and read --at.\n'
+        'Show the commits of a topic. The newest is the first. Each LSN is a target for restore, show and read --at.\n'
         '\n'
-        'A branch shows the commits of its parent as N@VOLUME, because it may get a commit N of its own.\n'
+        'A branch shows the commits of its parent as N@VOLUME, because it may get a commit N of its own. On a terminal, -v\n'
+        'shows volumes, hashes and times in full.\n'
         'Examples: seglog log orders --kind delete,truncate --since "2 days ago"; seglog log orders --graph',
         (
             ListedParameter('topic', 'str', 'TOPIC or TOPIC@BRANCH.', (), is_required=True, is_topic=True, metavar='TOPIC', names='topic'),
@@ -393,20 +434,25 @@ COMMANDS = {
             ListedParameter('as_graph', 'bool', 'All branches of the topic, as a graph with their names and tags.', ('--graph',), default=False),
         ),
         'offload.operations.log',
+        'time travel',
+        (),
     ),
     'show': ListedCommand(
         'show',
-        'Show one commit with all that it says: its segments, writer and message. Examples: seglog show orders lsn:7;\n'
-        'seglog show orders head~1',
+        'Show one commit: its segments, writer and message.\n'
+        '\n'
+        'Examples: seglog show orders lsn:7; seglog show orders head~1',
         (
             ListedParameter('topic', 'str', 'TOPIC or TOPIC@BRANCH.', (), is_required=True, is_topic=True, metavar='TOPIC', names='topic'),
             ListedParameter('commit', 'str', 'lsn:N, head, head~N, tag:NAME, seq:N or a time.', (), is_required=True, metavar='COMMIT', names='target'),
         ),
         'offload.operations.log',
+        'more',
+        (),
     ),
     'diff': ListedCommand(
         'diff',
-        'Show the records that only one of two points has, and the shared records that one has deleted.\n'
+        'Show how two points differ. It shows the records that only one has, and the shared records that one has deleted.\n'
         '\n'
         'A point is a branch, or a target in it: seq:N, lsn:N, head, head~N, tag:NAME, or a time. Without --records, the\n'
         'command reads commits and indexes only. Records that are not offloaded yet do not count.\n'
@@ -418,10 +464,12 @@ COMMANDS = {
             ListedParameter('limit', 'int', 'At most so many records.', ('-n', '--limit'), least=1),
         ),
         'offload.operations.diff',
+        'time travel',
+        (),
     ),
     'segments': ListedCommand(
         'segments',
-        'List the segments of a topic in the remote, or of a past state of it, by seq.\n'
+        'List the segments of a topic in the remote, by seq. With --at, those of a past state.\n'
         '\n'
         'Example: seglog segments orders --at head~1',
         (
@@ -429,11 +477,13 @@ COMMANDS = {
             ListedParameter('at', 'str', 'As it was then: seq:N, lsn:N, head, head~N, tag:NAME, or a time. Now without it.', ('--at',), names='target'),
         ),
         'offload.operations.log',
+        'more',
+        (),
     ),
     'points': ListedCommand(
         'points',
-        'Show the points that a restore accepts and that matter: each commit that took records away, the point right\n'
-        'before it, tags, and starts of branches. Newest first.\n'
+        'Show the points that matter for a restore. They are each commit that took records away, the point right before\n'
+        'it, tags, and starts of branches. Newest first.\n'
         '\n'
         'Each target is one for restore, branch create, tag create and read --at. `seglog undo TOPIC lsn:N` takes back a\n'
         'commit that took records away. Example: seglog points orders --around "2 hours ago"',
@@ -443,10 +493,13 @@ COMMANDS = {
             ListedParameter('limit', 'int', 'At most so many.', ('-n', '--limit'), default=20, least=1),
         ),
         'offload.operations.points',
+        'time travel',
+        (),
     ),
     'resolve': ListedCommand(
         'resolve',
-        'Show the exact point that a target means: its last record, the records around it, and what the next commit did.\n'
+        'Show the exact point that a target means. It has its last record, the records around it, and what the next commit\n'
+        'did.\n'
         '\n'
         'Nothing is restored. Example: seglog resolve orders --to 2026-11-21T09:30:00Z --pin 1h',
         (
@@ -456,10 +509,12 @@ COMMANDS = {
             ListedParameter('pin', 'str', 'Let GC keep the point for this time, such as 1h.', ('--pin',)),
         ),
         'offload.operations.points',
+        'more',
+        (),
     ),
     'bisect': ListedCommand(
         'bisect',
-        'Find the first record, or the first delete or truncation, that makes a command fail.\n'
+        'Find the first record that makes a command fail. It may also be the first delete or truncation that does.\n'
         '\n'
         'CMD gets a past state on standard input, as `seglog read` prints it. Exit code 0 says that the state is good, 1 to\n'
         '127 that it is bad, and 125 that CMD cannot tell. CMD also gets SEGLOG_DIR, SEGLOG_TOPIC, SEGLOG_AT, and\n'
@@ -473,10 +528,12 @@ COMMANDS = {
             ListedParameter('bad', 'str', 'A later point where CMD fails.', ('--bad',), default='head', names='target'),
         ),
         'offload.cli.bisect',
+        'more',
+        (),
     ),
     'export': ListedCommand(
         'export',
-        'Copy a topic, or a past state of it, to files with a manifest of their seqs and checksums.\n'
+        'Copy a topic, or a past state of it, to files. A manifest has their seqs and checksums.\n'
         '\n'
         'After an error or a kill, repeat the command: it continues behind its last whole file, with the same state. A state\n'
         'in the remote is pinned meanwhile, so GC keeps it, and no delete or eviction changes it. `seglog append TOPIC FILE\n'
@@ -492,6 +549,8 @@ COMMANDS = {
             ListedParameter('verify', 'bool', 'Write nothing: read the files again, and compare them with the manifest.', ('--verify',), default=False),
         ),
         'offload.cli.export',
+        'time travel',
+        (),
     ),
     'restore': ListedCommand(
         'restore',
@@ -507,6 +566,8 @@ COMMANDS = {
             ListedParameter('message', 'str', 'Why, for the oplog.', ('-m', '--message'), default=''),
         ),
         'offload.operations.restore',
+        'time travel',
+        (),
     ),
     'copy': ListedCommand(
         'copy',
@@ -532,18 +593,23 @@ COMMANDS = {
             ListedParameter('message', 'str', 'Why. The commit or the oplog keeps it.', ('-m', '--message'), default=''),
         ),
         'offload.operations.copy',
+        'time travel',
+        (),
     ),
     'oplog': ListedCommand(
         'oplog',
-        'Show who changed which branch or tag, newest first. `undo` reverts a change by its number.',
+        'Show who changed which branch or tag. The newest change is the first. `undo` reverts a change by its number.',
         (
             ListedParameter('limit', 'int', 'At most so many.', ('-n', '--limit'), default=50, least=1),
         ),
         'offload.operations.oplog',
+        'names',
+        (),
     ),
     'undo': ListedCommand(
         'undo',
-        'Undo the last change of a branch or tag, the change with that number, or one commit that took records away.\n'
+        'Undo a removal of records, or a change of names. It is the last change of a branch or tag, the change with that\n'
+        'number, or one commit that took records away.\n'
         '\n'
         'Each `undo` without a number goes one step further back, and no record changes. It takes no branch away that alone\n'
         'shows records: `seglog branch delete` shows them, and deletes it. `undo TOPIC lsn:N` brings back the records that a\n'
@@ -559,10 +625,13 @@ COMMANDS = {
             ListedParameter('dry_run', 'bool', 'Show what would come back, and change nothing.', ('--dry-run',), default=False),
         ),
         'offload.operations.oplog',
+        'time travel',
+        (),
     ),
     'inspect': ListedCommand(
         'inspect',
-        'Print the contents of a file or an object: commits, refs, index and data objects, segments, WAL files.\n'
+        'Print the contents of a file or an object. It knows commits, refs, index and data objects, segments and WAL\n'
+        'files.\n'
         '\n'
         "It also knows objects of Apache Pulsar's tiered storage. The command changes nothing, and needs no data directory.\n"
         'With --entries, each entry is a line with ledger, entry id, length and the first bytes. With --json, each entry is\n'
@@ -576,10 +645,13 @@ COMMANDS = {
             ListedParameter('last', 'int', 'With --entries: the last entry id.', ('--to',), least=0),
         ),
         'offload.cli.inspect',
+        'more',
+        (),
     ),
     'verify': ListedCommand(
         'verify',
-        'Check every byte of the data directory, and change nothing: manifests, WAL, segments, and that they agree.\n'
+        'Check every byte of the data directory. It reads manifests, WAL and segments, sees whether they agree, and\n'
+        'changes nothing.\n'
         '\n'
         'The command checks segments in `cold_dir` too. The log must not be open meanwhile. The command does not ask the\n'
         'remote.\n'
@@ -600,10 +672,12 @@ COMMANDS = {
             ListedParameter('state', 'path', 'With --read-data-subset: a file that makes the check resumable.', ('--state',)),
         ),
         'offload.cli.verify',
+        'repair',
+        (),
     ),
     'recover': ListedCommand(
         'recover',
-        'Make a data directory from a remote alone: every topic and branch, with its bounds and configuration.\n'
+        'Make a data directory from a remote alone. It has every topic and branch, with its bounds and configuration.\n'
         '\n'
         'The command copies no records: reads go to the remote. The first append to a topic, or `takeover`, makes this\n'
         'directory its writer. Records that the lost machine had not offloaded are unknown, and the command prints for each\n'
@@ -617,10 +691,13 @@ COMMANDS = {
             ListedParameter('role_arn', 'str', 'The IAM role for the remote, here and in [tenant] of the new seglog.toml.', ('--role-arn',), metavar='ARN'),
         ),
         'offload.cli.start',
+        'replicate',
+        (),
     ),
     'follow': ListedCommand(
         'follow',
-        'Keep a data directory that follows every topic and branch of a remote: a standby for the machine that writes.\n'
+        'Keep a standby that follows a remote. It is a data directory with every topic and branch, for the machine that\n'
+        'writes.\n'
         '\n'
         'The first time, the command makes the directory, as `recover` does. Then it looks for new commits again and again,\n'
         'until an interrupt. New topics come along. Each line tells how far readers here were behind, in records and\n'
@@ -636,10 +713,12 @@ COMMANDS = {
             ListedParameter('role_arn', 'str', 'The IAM role for the remote, here and in [tenant] of the new seglog.toml.', ('--role-arn',), metavar='ARN'),
         ),
         'offload.cli.follow',
+        'replicate',
+        (),
     ),
     'doctor': ListedCommand(
         'doctor',
-        'Check the data directory and its machine, and that the remote keeps the promises that seglog needs.\n'
+        'Check directory, machine and remote. The remote has to keep the promises that seglog needs.\n'
         '\n'
         'In a data directory, the command first checks free disk, the time of a sync, limits of files, permissions, the\n'
         "daemon's certificate, that a daemon answers, and that no other package has a name of ours. A line says `ok`, `warn`\n"
@@ -658,10 +737,13 @@ COMMANDS = {
             ListedParameter('master', 'str', "With --spark: the cluster. By default Spark's configuration names it.", ('--master',)),
         ),
         'offload.cli.doctor',
+        'repair',
+        (),
     ),
     'serve': ListedCommand(
         'serve',
-        'Hold this data directory, take records over HTTP, offload and release in the background, until SIGTERM.\n'
+        'Run the daemon of this directory. It takes records over HTTP, offloads and releases in the background, until\n'
+        'SIGTERM.\n'
         '\n'
         'Other commands on the same directory go through the daemon by themselves. After SIGHUP the daemon\n'
         'reads the sections [serve], [offload] and [catalog] of seglog.toml again.\n'
@@ -674,6 +756,8 @@ COMMANDS = {
             ListedParameter('tenants', 'bool', 'Serve each data directory below DIR, as the tenant of its name.', ('--tenants',), default=False),
         ),
         'offload.cli.start',
+        'operate',
+        (),
     ),
     'token/new': ListedCommand(
         'token/new',
@@ -689,19 +773,23 @@ COMMANDS = {
             ListedParameter('tenant', 'str', 'Bind the token to this tenant.', ('--tenant',)),
         ),
         'offload.cli.token',
+        'more',
+        (),
     ),
     'tenant/list': ListedCommand(
         'tenant/list',
-        'List the tenants of a daemon, or the data directories below DIR.\n'
+        'List the tenants of a daemon. Without one, list the data directories below DIR.\n'
         '\n'
         'With --daemon, the token has the role admin, and is not bound to a tenant. A tenant that is `failed` did not open.\n'
         'Examples: seglog --daemon https://logs:7373 --token-file boss tenant list; seglog -C /srv/seglog tenant list',
         (),
         'offload.cli.tenant',
+        'more',
+        (),
     ),
     'tenant/policy': ListedCommand(
         'tenant/policy',
-        'Print the IAM policy of a role for one tenant of a bucket. Makes no request.\n'
+        'Print the IAM policy of a role for one tenant. Makes no request.\n'
         '\n'
         "The tenant's remote is s3://BUCKET/PREFIX/NAME. The policy allows the role's actions under that prefix, and nothing\n"
         'else. No role may delete old versions of objects. Two conditions of one operator and key are refused, because IAM\n'
@@ -719,10 +807,12 @@ COMMANDS = {
             ListedParameter('partition', 'choice', 'The partition of AWS that has the bucket.', ('--partition',), default='aws', choices=('aws', 'aws-cn', 'aws-us-gov')),
         ),
         'offload.cli.tenant',
+        'more',
+        (),
     ),
     'tenant/bucket-policy': ListedCommand(
         'tenant/bucket-policy',
-        'Print a policy for the bucket of the tenants, which denies some requests of everybody. Makes no request.\n'
+        'Print a policy for the bucket of the tenants. It denies some requests of everybody. Makes no request.\n'
         '\n'
         'Without options it denies all that the options name. A store other than AWS may not know the conditions.\n'
         'Example: seglog tenant bucket-policy archive',
@@ -733,10 +823,12 @@ COMMANDS = {
             ListedParameter('partition', 'choice', 'The partition of AWS that has the bucket.', ('--partition',), default='aws', choices=('aws', 'aws-cn', 'aws-us-gov')),
         ),
         'offload.cli.tenant',
+        'more',
+        (),
     ),
     'tenant/delete': ListedCommand(
         'tenant/delete',
-        'Delete all objects and uploads of a tenant, and prove it by a LIST. There is no way back.\n'
+        'Delete all objects and uploads of a tenant. A LIST proves it. There is no way back.\n'
         '\n'
         'The remote is that of --remote or of the data directory, and ends in /NAME. The command takes every key below it,\n'
         'also keys that seglog did not make. It needs the role maintainer or admin. Before that, take the credentials of\n'
@@ -755,10 +847,12 @@ COMMANDS = {
             ListedParameter('yes', 'bool', 'Do it without a question.', ('--yes',), default=False),
         ),
         'offload.cli.tenant',
+        'more',
+        (),
     ),
     'tenant/check': ListedCommand(
         'tenant/check',
-        'Check that a tenant lists its own prefix and no other, with its own credentials.\n'
+        "Check that a tenant lists its own prefix and no other. It asks with the tenant's own credentials.\n"
         '\n'
         "Two requests: a LIST of the tenant's prefix has to work, and a LIST of the bucket without a prefix has to be denied.\n"
         'If one of them does not, the exit code is 1. A daemon makes this check at its start and once an hour.\n'
@@ -768,10 +862,12 @@ COMMANDS = {
             ListedParameter('name', 'str', 'The tenant.', (), is_required=True),
         ),
         'offload.cli.tenant',
+        'more',
+        (),
     ),
     'tenant/credentials': ListedCommand(
         'tenant/credentials',
-        'Print credentials of a tenant from STS, in the form that `credential_process` of an AWS profile takes.\n'
+        'Print credentials of a tenant from STS. They have the form that `credential_process` of an AWS profile takes.\n'
         '\n'
         'STS gives the IAM role and, as a session policy, the policy that `seglog tenant policy` prints. So the credentials\n'
         'do what both allow. Every AWS tool and Spark can use them by a profile, and ask again before they end. The command\n'
@@ -790,6 +886,8 @@ COMMANDS = {
             ListedParameter('profile', 'str', 'The AWS profile that may take the role.', ('--profile',)),
         ),
         'offload.cli.tenant',
+        'more',
+        (),
     ),
     'branch/create': ListedCommand(
         'branch/create',
@@ -803,16 +901,20 @@ COMMANDS = {
             ListedParameter('message', 'str', 'Why, for the oplog.', ('-m', '--message'), default=''),
         ),
         'offload.operations.restore',
+        'more',
+        (),
     ),
     'branch/list': ListedCommand(
         'branch/list',
-        'List the branches of a topic in the remote, and how far each branch and its parent went since the fork.',
+        'List the branches of a topic in the remote. It says how far each branch and its parent went since the fork.',
         (
             ListedParameter('topic', 'str', 'The topic.', (), is_required=True, names='plain topic'),
             ListedParameter('deleted', 'bool', 'Also list deleted branches that can come back.', ('--deleted',), default=False),
             ListedParameter('as_tree', 'bool', 'Show a tree: each branch below its parent.', ('--tree',), default=False),
         ),
         'offload.operations.branch',
+        'more',
+        (),
     ),
     'branch/delete': ListedCommand(
         'branch/delete',
@@ -825,6 +927,8 @@ COMMANDS = {
             ListedParameter('yes', 'bool', 'Do it without a question.', ('--yes',), default=False),
         ),
         'offload.operations.branch',
+        'more',
+        (),
     ),
     'branch/undelete': ListedCommand(
         'branch/undelete',
@@ -834,6 +938,8 @@ COMMANDS = {
             ListedParameter('name', 'str', 'The branch.', (), is_required=True, names='branch'),
         ),
         'offload.operations.branch',
+        'more',
+        (),
     ),
     'branch/rename': ListedCommand(
         'branch/rename',
@@ -844,6 +950,8 @@ COMMANDS = {
             ListedParameter('new', 'str', 'Its new name.', (), is_required=True),
         ),
         'offload.operations.branch',
+        'more',
+        (),
     ),
     'branch/promote': ListedCommand(
         'branch/promote',
@@ -863,10 +971,12 @@ COMMANDS = {
             ListedParameter('message', 'str', 'Why, for the oplog.', ('-m', '--message'), default=''),
         ),
         'offload.operations.branch',
+        'more',
+        (),
     ),
     'branch/diff': ListedCommand(
         'branch/diff',
-        'Show the records that only one of two branches has, and the shared records that one has deleted.\n'
+        'Count the records that only one of two branches has. It also counts the shared records that one has deleted.\n'
         '\n'
         'Records that are not offloaded yet do not count.',
         (
@@ -874,6 +984,8 @@ COMMANDS = {
             ListedParameter('right', 'str', 'The one to compare with.', (), is_required=True, is_topic=True, metavar='RIGHT', names='topic'),
         ),
         'offload.operations.branch',
+        'more',
+        (),
     ),
     'tag/create': ListedCommand(
         'tag/create',
@@ -885,6 +997,8 @@ COMMANDS = {
             ListedParameter('message', 'str', 'Why.', ('-m', '--message'), default=''),
         ),
         'offload.operations.tag',
+        'more',
+        (),
     ),
     'tag/list': ListedCommand(
         'tag/list',
@@ -893,6 +1007,8 @@ COMMANDS = {
             ListedParameter('topic', 'str', 'The topic.', (), is_required=True, names='plain topic'),
         ),
         'offload.operations.tag',
+        'more',
+        (),
     ),
     'tag/delete': ListedCommand(
         'tag/delete',
@@ -902,16 +1018,20 @@ COMMANDS = {
             ListedParameter('name', 'str', 'The tag.', (), is_required=True, names='tag'),
         ),
         'offload.operations.tag',
+        'more',
+        (),
     ),
     'pin/list': ListedCommand(
         'pin/list',
-        'List the pins in the remote: leases on past states, which GC keeps until they expire.\n'
+        'List the pins in the remote. They are leases on past states, which GC keeps until they expire.\n'
         '\n'
         '`resolve --pin` makes a pin, and so does a reader such as a Spark job.',
         (
             ListedParameter('topic', 'str', 'Only the pins of this topic.', (), names='plain topic'),
         ),
         'offload.operations.pin',
+        'more',
+        (),
     ),
     'pin/refresh': ListedCommand(
         'pin/refresh',
@@ -921,6 +1041,8 @@ COMMANDS = {
             ListedParameter('time', 'str', 'Hold for so long from now on, such as 12h. No pin gets shorter.', ('--for',), default='1h'),
         ),
         'offload.operations.pin',
+        'more',
+        (),
     ),
     'pin/release': ListedCommand(
         'pin/release',
@@ -929,6 +1051,8 @@ COMMANDS = {
             ListedParameter('name', 'str', 'The pin, as `pin list` shows it.', (), is_required=True),
         ),
         'offload.operations.pin',
+        'more',
+        (),
     ),
     'topic/create': ListedCommand(
         'topic/create',
@@ -939,10 +1063,12 @@ COMMANDS = {
             ListedParameter('durability', 'str', 'When an append is acked: fsync, disk, memory or ephemeral (never written).', ('--durability',), default='fsync'),
         ),
         'offload.operations.topic',
+        'more',
+        (),
     ),
     'topic/set': ListedCommand(
         'topic/set',
-        'Change how a topic keeps its records, and when the daemon offloads it. The other options keep their values.\n'
+        'Change how a topic keeps and offloads its records. The other options keep their values.\n'
         '\n'
         'Retention deletes whole sealed segments, so a topic keeps somewhat more than its cap. With a remote, it deletes a\n'
         'segment only after the segment is offloaded and read back. The remote learns a new window with the next offload. A\n'
@@ -962,18 +1088,22 @@ COMMANDS = {
             ListedParameter('window', 'str', 'Keep every past state that long, such as 30d; 0; default.', ('--window',)),
         ),
         'offload.operations.topic',
+        'more',
+        (),
     ),
     'topic/show': ListedCommand(
         'topic/show',
-        "Show a topic's configuration, and where it begins and ends. A replica is shown as of its last sync.",
+        "Show a topic's configuration and its bounds. A replica is shown as of its last sync.",
         (
             ListedParameter('topic', 'str', 'The topic.', (), is_required=True, names='plain topic'),
         ),
         'offload.operations.topic',
+        'more',
+        (),
     ),
     'topic/delete': ListedCommand(
         'topic/delete',
-        'Delete a topic and all its records for good, if the remote has nothing of it.\n'
+        'Delete a topic and all its records for good. This is for a topic of which the remote has nothing.\n'
         '\n'
         'If the topic has a history in the remote, the command needs --detach. It then offloads the rest, reads all of it\n'
         'back, and deletes the topic in this directory only. `seglog sync TOPIC` follows the topic again, and `seglog\n'
@@ -988,23 +1118,46 @@ COMMANDS = {
             ListedParameter('yes', 'bool', 'Do it without a question.', ('--yes',), default=False),
         ),
         'offload.operations.topic',
+        'more',
+        (),
     ),
     'topic/list': ListedCommand(
         'topic/list',
-        'List the topics of this data directory, and those that it only follows.',
+        'List the topics of this directory. It also lists those that it only follows.',
         (),
         'offload.operations.topic',
+        'everyday',
+        ('ls',),
     ),
     'completion': ListedCommand(
         'completion',
-        'Print the script that completes commands, options and names in a shell.\n'
+        'Print the script that completes words in a shell.\n'
         '\n'
-        'The names of topics, branches and tags are those that the data directory knows. No completion asks the remote.\n'
+        'It completes commands, options and names. The names of topics, branches and tags are those that the data\n'
+        'directory knows. No completion asks the remote.\n'
         'Examples: eval "$(seglog completion bash)" in ~/.bashrc; seglog completion fish >\n'
         '~/.config/fish/completions/seglog.fish',
         (
             ListedParameter('shell', 'choice', 'The shell.', (), is_required=True, metavar='SHELL', choices=('bash', 'zsh', 'fish')),
         ),
         '',
+        'more',
+        (),
+    ),
+    'help': ListedCommand(
+        'help',
+        'Show the help of a command, as in `seglog help read`. With --all, list all commands.',
+        (),
+        '',
+        'more',
+        (),
+    ),
+    'version': ListedCommand(
+        'version',
+        'Show the version.',
+        (),
+        '',
+        'more',
+        (),
     ),
 }

@@ -11,7 +11,7 @@ from offload.errors import InvalidParameters
 from offload.operations.command import About, Command, TopicName, always, with_branch
 from offload.operations.commits import CommitListed, commit_text, listed, segment_text, stat_text
 from offload.operations.graph import GraphedCommit, graph, graphed
-from offload.operations.printing import Output, format_bytes, lines, rows, time_ms
+from offload.operations.printing import Output, fitted, format_bytes, is_brief, lines, rows, time_ms
 
 if TYPE_CHECKING:
     from catalog import PastCommit, SegmentView
@@ -48,9 +48,10 @@ def log(
         bool, About("All branches of the topic, as a graph with their names and tags.", "--graph")
     ] = False,
 ) -> Iterator[CommitListed | GraphedCommit]:
-    """Show the commits of a topic, newest first. Each LSN is a target for restore, show and read --at.
+    """Show the commits of a topic. The newest is the first. Each LSN is a target for restore, show and read --at.
 
-    A branch shows the commits of its parent as N@VOLUME, because it may get a commit N of its own.
+    A branch shows the commits of its parent as N@VOLUME, because it may get a commit N of its own. On a terminal, -v
+    shows volumes, hashes and times in full.
     Examples: seglog log orders --kind delete,truncate --since "2 days ago"; seglog log orders --graph
     """
     kinds = _kinds(kind)
@@ -96,8 +97,9 @@ def show(
     topic: TopicName,
     commit: Annotated[str, About("lsn:N, head, head~N, tag:NAME, seq:N or a time.", metavar="COMMIT", names="target")],
 ) -> CommitListed:
-    """Show one commit with all that it says: its segments, writer and message. Examples: seglog show orders lsn:7;
-    seglog show orders head~1
+    """Show one commit: its segments, writer and message.
+
+    Examples: seglog show orders lsn:7; seglog show orders head~1
     """
     past = archive.history.commit(topic, commit)
     erasures = archive.upkeep.erasures(topic)
@@ -188,7 +190,7 @@ def segments(
         About("As it was then: seq:N, lsn:N, head, head~N, tag:NAME, or a time. Now without it.", names="target"),
     ] = None,
 ) -> Iterator[SegmentShown]:
-    """List the segments of a topic in the remote, or of a past state of it, by seq.
+    """List the segments of a topic in the remote, by seq. With --at, those of a past state.
 
     Example: seglog segments orders --at head~1
     """
@@ -203,12 +205,16 @@ def _print_commits(output: Output, results: Iterator[CommitListed | GraphedCommi
     for result in results:
         commit = result.commit if isinstance(result, GraphedCommit) else result
         is_graphed = isinstance(result, GraphedCommit)  # the lines say which volume it is
-        text = commit_text(replace(commit, target=f"lsn:{commit.lsn}") if is_graphed else commit)
+        text = commit_text(replace(commit, target=f"lsn:{commit.lsn}") if is_graphed else commit, output)
         text += f"\n{stat_text(commit)}" if values["stat"] else ""
         if isinstance(result, GraphedCommit):
-            text = graphed(result, text)
-        elif volume is not None and commit.volume != volume:
-            output.remark(f"-- forked from volume {commit.volume}")
+            taken = max(map(len, graphed(result, "").splitlines()))
+            text = graphed(result, fitted(output, text, 4, taken))
+        else:
+            text = fitted(output, text, 4)
+            if volume is not None and commit.volume != volume:
+                parent = "its parent; -v shows the whole names" if is_brief(output) else f"volume {commit.volume}"
+                output.remark(f"-- forked from {parent}")
         volume = commit.volume
         output.show(result, text)
     if volume is None and not _is_filtered(values):
@@ -234,13 +240,13 @@ def _segment_text(segment: SegmentShown) -> str:
 
 def _segment_row(segment: SegmentShown) -> tuple[str, ...]:
     numbers = segment.first_seq, segment.last_seq, segment.lsn
-    return *map(str, numbers), segment.sid, format_bytes(segment.data_bytes)
+    return *map(str, numbers), format_bytes(segment.data_bytes)
 
 
 _print_shown = lines(shown_text)
-_print_segments = rows(("first seq", "last seq", "lsn", "segment", "size"), _segment_row, _segment_text)
+_print_segments = rows(("first seq", "last seq", "lsn", "size"), _segment_row, _segment_text)
 
 
-LOG = Command("log", log, _print_commits, reads=always, role="read", is_long=True)
+LOG = Command("log", log, _print_commits, reads=always, role="read", is_long=True, section="time travel")
 SHOW = Command("show", show, _print_shown, reads=always, role="read", is_long=True)
 SEGMENTS = Command("segments", segments, _print_segments, reads=always, role="read")

@@ -65,7 +65,7 @@ class Sealed:
 
 
 def seal(log: Log, topic: TopicName) -> Sealed:
-    """Seal the newest segment, so that all records so far can be offloaded."""
+    """Seal the newest segment. Then all records so far can be offloaded."""
     handle = log.get_topic(topic)
     handle.seal()
     segments = [segment for segment in handle.segments() if segment.sealed]
@@ -128,7 +128,7 @@ def offload(
     ] = False,
     dry_run: Annotated[bool, About("Only show how much would be sent.")] = False,
 ) -> Iterator[Offloaded | WouldSend | TopicFailed]:
-    """Send sealed segments to the remote, one commit a run, and the deletes that came after them.
+    """Send sealed segments to the remote. A run makes one commit, and sends the deletes that came after them.
 
     After a failure, repeat the command: it continues where it stopped. The unsealed tail stays, and `seglog seal` seals
     it.
@@ -163,7 +163,7 @@ def resume(archive: Archive, topic: TopicName) -> Paused:
 
 
 def retry(directory: Directory, topic: TopicName) -> Retried:
-    """Let the daemon retry a failed offload of a topic now, instead of after its pause."""
+    """Let the daemon retry a failed offload now. It does not wait for the end of its pause."""
     _ = directory.archive  # without a remote there is no offload to try
     name = directory.log.get_topic(topic).name
     directory.host.retry(name)
@@ -221,7 +221,7 @@ def compact(
     dry_run: Annotated[bool, About("With --erase: show what would go, and change nothing.")] = False,
     yes: Annotated[bool, About("With --erase: do it without a question.")] = False,
 ) -> Iterator[Rewritten | NothingRewritten | WouldTake]:
-    """Merge the small objects that frequent offloads leave in the remote, with a commit. No past state changes.
+    """Merge small objects in the remote, with a commit. Frequent offloads leave them. No past state changes.
 
     With --erase, rewrite each object that holds deleted records without them. GC deletes the old object when the window
     has passed. `log` shows until when.
@@ -268,7 +268,8 @@ def uploads(
     abort: Annotated[bool, About("Abort them: their parts are freed.")] = False,
     older_than: Annotated[str, About("Only those that began so long ago, such as 24h.")] = "24h",
 ) -> Iterator[UploadListed]:
-    """List the multipart uploads in the remote that no attempt here continues. Crashes leave them, and they cost money.
+    """List abandoned multipart uploads in the remote. No attempt of this directory continues them. Crashes leave them,
+    and they cost money.
 
     Another data directory may be uploading under the same prefix right now, so only old uploads count.
     """
@@ -336,8 +337,8 @@ _print_resumed = lines(lambda paused: f"{paused.topic} is resumed")
 _print_retried = lines(lambda retried: f"{retried.topic} is tried again")
 
 
-SEAL = Command("seal", seal, _print_sealed)
-OFFLOAD = Command("offload", offload, _print_offloaded, reads=dry)
+SEAL = Command("seal", seal, _print_sealed, section="operate")
+OFFLOAD = Command("offload", offload, _print_offloaded, reads=dry, section="operate")
 COMPACT = Command("compact", compact, _print_rewritten, reads=dry, takes=lambda values: values["erase"])
 PAUSE = Command("pause", pause, _print_paused)
 RESUME = Command("resume", resume, _print_resumed)

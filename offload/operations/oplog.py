@@ -75,7 +75,7 @@ class CommitUndone:
 def oplog(
     archive: Archive, limit: Annotated[int, About("At most so many.", "-n --limit", least=1)] = 50
 ) -> Iterator[Operation]:
-    """Show who changed which branch or tag, newest first. `undo` reverts a change by its number."""
+    """Show who changed which branch or tag. The newest change is the first. `undo` reverts a change by its number."""
     return map(_operation, islice(archive.history.operations(), limit))
 
 
@@ -97,7 +97,8 @@ def undo(
     message: Reason = "",
     dry_run: Annotated[bool, About("Show what would come back, and change nothing.")] = False,
 ) -> Operation | CommitUndone:
-    """Undo the last change of a branch or tag, the change with that number, or one commit that took records away.
+    """Undo a removal of records, or a change of names. It is the last change of a branch or tag, the change with that
+    number, or one commit that took records away.
 
     Each `undo` without a number goes one step further back, and no record changes. It takes no branch away that alone
     shows records: `seglog branch delete` shows them, and deletes it. `undo TOPIC lsn:N` brings back the records that a
@@ -218,8 +219,8 @@ def _operation(operation: NumberedEntry) -> Operation:
     )
 
 
-def _operation_row(entry: Operation) -> Sequence[str]:
-    return str(entry.number), str(entry.at), entry.writer, entry.operation, _subject(entry.subject), entry.message
+def _operation_row(entry: Operation) -> Sequence[str | Moment]:
+    return str(entry.number), entry.at, entry.writer, entry.operation, _subject(entry.subject), entry.message
 
 
 def operation_text(entry: Operation) -> str:
@@ -263,5 +264,5 @@ _print_operation = rows(("number", "time", "writer", "operation", "subject", "me
 _print_undone = lines(undone_text)
 
 
-OPLOG = Command("oplog", oplog, _print_operation, reads=always, role="read", is_long=True)
-UNDO = Command("undo", undo, _print_undone, reads=dry)
+OPLOG = Command("oplog", oplog, _print_operation, reads=always, role="read", is_long=True, section="names")
+UNDO = Command("undo", undo, _print_undone, reads=dry, section="time travel")

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated
 
 from offload.moment import Moment
 from offload.operations.command import About, Command, always
-from offload.operations.printing import lines, parse_span_s
+from offload.operations.printing import lines, parse_span_s, rows
 
 if TYPE_CHECKING:
     from offload.archive import Archive
@@ -45,7 +45,7 @@ def list_pins(
     archive: Archive,
     topic: Annotated[str | None, About("Only the pins of this topic.", is_argument=True, names="plain topic")] = None,
 ) -> Iterator[PinListed]:
-    """List the pins in the remote: leases on past states, which GC keeps until they expire.
+    """List the pins in the remote. They are leases on past states, which GC keeps until they expire.
 
     `resolve --pin` makes a pin, and so does a reader such as a Spark job.
     """
@@ -80,17 +80,25 @@ def _listed(pinned: TopicPin) -> PinListed:
     )
 
 
-def pin_text(listed: PinListed) -> str:
+def _point(listed: PinListed) -> str:
     cut = f" seq {listed.seq}" if listed.seq else ""
-    point = f"{listed.topic or listed.volume} lsn {listed.lsn}{cut}"
+    return f"{listed.topic or listed.volume} lsn {listed.lsn}{cut}"
+
+
+def pin_text(listed: PinListed) -> str:
     until = "expired" if listed.is_expired else "until"
-    return f"{listed.pin:<16} {point:<28} {until} {listed.expires_at}  {listed.holder}"
+    return f"{listed.pin:<16} {_point(listed):<28} {until} {listed.expires_at}  {listed.holder}"
 
 
+def _pin_row(listed: PinListed) -> Sequence[str | Moment]:
+    return listed.pin, _point(listed), listed.expires_at, listed.holder
+
+
+_print_pins = rows(("pin", "point", "expires", "holder"), _pin_row, pin_text)
 _print_pin = lines(pin_text)
 _print_pin_released = lines(lambda gone: f"pin {gone.pin} is released")
 
 
-PIN_LIST = Command("pin/list", list_pins, _print_pin, reads=always, role="read")
+PIN_LIST = Command("pin/list", list_pins, _print_pins, reads=always, role="read")
 PIN_REFRESH = Command("pin/refresh", refresh, _print_pin)
 PIN_RELEASE = Command("pin/release", release, _print_pin_released)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from offload.moment import Moment
 from offload.operations.command import About, Command, TopicName, always
 from offload.operations.commits import CommitListed, commit_text, listed
-from offload.operations.printing import Output, counted, format_bytes, lines, parse_span_s, time_ms
+from offload.operations.printing import Output, counted, fitted, format_bytes, parse_span_s, shown_time, time_ms
 from seglog.errors import Evicted, SeqOutOfRange
 
 if TYPE_CHECKING:
@@ -102,8 +102,8 @@ def points(
     ] = None,
     limit: Annotated[int, About("At most so many.", "-n --limit", least=1)] = 20,
 ) -> Iterator[Window | PointListed]:
-    """Show the points that a restore accepts and that matter: each commit that took records away, the point right
-    before it, tags, and starts of branches. Newest first.
+    """Show the points that matter for a restore. They are each commit that took records away, the point right before
+    it, tags, and starts of branches. Newest first.
 
     Each target is one for restore, branch create, tag create and read --at. `seglog undo TOPIC lsn:N` takes back a
     commit that took records away. Example: seglog points orders --around "2 hours ago"
@@ -128,7 +128,8 @@ def resolve(
     neighbours: Annotated[int, About("So many records on each side.", "--context", least=0)] = 3,
     pin: Annotated[str | None, About("Let GC keep the point for this time, such as 1h.")] = None,
 ) -> Resolved:
-    """Show the exact point that a target means: its last record, the records around it, and what the next commit did.
+    """Show the exact point that a target means. It has its last record, the records around it, and what the next commit
+    did.
 
     Nothing is restored. Example: seglog resolve orders --to 2026-11-21T09:30:00Z --pin 1h
     """
@@ -232,14 +233,14 @@ def _point(
     )
 
 
-def point_text(point: Window | PointListed) -> str:
+def point_text(point: Window | PointListed, output: Output | None = None) -> str:
     if isinstance(point, Window):
         return f"{point.topic}: {point.range}"
     size = [counted(point.records)] if point.records else []
     size += [format_bytes(point.bytes)] if point.bytes else []
     details = ", ".join([point.what, *size, f"kept by {point.kept}", f"by {point.writer}"])
     message = f": {point.message}" if point.message else ""
-    return f"{point.target:<16} {point.time}  head seq {point.head_seq:<8} {details}{message}"
+    return f"{point.target:<16} {shown_time(output, point.time):<11}  head seq {point.head_seq:<8} {details}{message}"
 
 
 def resolved_text(resolved: Resolved, *, has_context: bool = True) -> str:
@@ -268,8 +269,10 @@ def _print_resolved(output: Output, results: Iterator[Resolved], values: Mapping
         output.show(resolved, resolved_text(resolved, has_context=values["neighbours"] > 0))
 
 
-_print_points = lines(point_text)
+def _print_points(output: Output, results: Iterator[Window | PointListed], _: Mapping[str, Any]) -> None:
+    for point in results:
+        output.show(point, fitted(output, point_text(point, output), 4))
 
 
-POINTS = Command("points", points, _print_points, reads=always, role="read", is_long=True)
+POINTS = Command("points", points, _print_points, reads=always, role="read", is_long=True, section="time travel")
 RESOLVE = Command("resolve", resolve, _print_resolved, reads=lambda values: values["pin"] is None)

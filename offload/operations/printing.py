@@ -11,6 +11,7 @@ With --json, each result is a line of JSON, and no text is printed.
 from __future__ import annotations
 
 import re
+import shutil
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -32,7 +33,9 @@ __all__ = [
     "ago_text",
     "check_meant",
     "counted",
+    "fitted",
     "format_bytes",
+    "is_brief",
     "lines",
     "parse_bytes",
     "parse_count",
@@ -40,6 +43,7 @@ __all__ = [
     "parse_span_ms",
     "parse_span_s",
     "rows",
+    "shown_time",
     "span_text",
     "taking_lines",
     "time_ms",
@@ -49,6 +53,7 @@ __all__ = [
 ]
 
 _RANGES_SHOWN = 8
+_LONG_AGO = timedelta(days=100)
 _OPTIONAL = {"json": "optional"}  # `OPTIONAL` of offload.operations.results, which imports this module
 _DURATIONS_MS = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 _SIZES = {"": 1, "B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12,
@@ -141,14 +146,56 @@ def ago_text(passed: timedelta) -> str:
     return f"{span_text(passed)} ago" if passed >= timedelta(0) else f"in {span_text(passed)}"
 
 
+def is_brief(output: Output | None) -> bool:
+    """Return whether the reader is a person who did not ask for ids and full times."""
+    return output is not None and output.is_rich and not output.is_verbose
+
+
+def shown_time(output: Output | None, at: Moment) -> str:
+    """Return a time as people read it on a terminal, such as `2 min ago` or `2026-11-21`, and in full elsewhere."""
+    if not is_brief(output):
+        return str(at)
+    from seglog import SystemClock
+
+    passed = timedelta(milliseconds=SystemClock().now_ms() - at)
+    if abs(passed) >= _LONG_AGO:
+        return str(at)[:10]
+    count, unit, *_ = span_text(passed).split()
+    return f"{count} {unit} ago" if passed >= timedelta(0) else f"in {count} {unit}"
+
+
+def fitted(output: Output, text: str, indent: int = 0, taken: int = 0) -> str:
+    """Return a text with its lines wrapped at words, as wide as the terminal. Elsewhere it stays as it is.
+
+    The rest of a line stands `indent` cells deeper. `taken` cells of each line are for something else.
+    """
+    if not output.is_rich:
+        return text
+    import textwrap
+
+    columns, lines = max(20, shutil.get_terminal_size().columns - taken), []
+    for line in text.split("\n"):
+        deeper = " " * (len(line) - len(line.lstrip()) + indent)
+        lines.append(
+            textwrap.fill(line, columns, subsequent_indent=deeper, break_long_words=False, break_on_hyphens=False)
+        )
+    return "\n".join(lines)
+
+
 class Output(Protocol):
-    """Standard output: JSON with `is_json`, text with colours and tables with `is_rich`, else plain text."""
+    """Standard output: JSON with `is_json`, text with colours and tables with `is_rich`, else plain text.
+
+    With `is_verbose`, a reader wants ids, epochs and bounds as well, and each time in full.
+    """
 
     @property
     def is_json(self) -> bool: ...
 
     @property
     def is_rich(self) -> bool: ...
+
+    @property
+    def is_verbose(self) -> bool: ...
 
     def show(self, result: Any, text: str) -> None:
         """Print a result: `text` and a line feed, or its JSON. An empty text prints nothing."""
@@ -185,15 +232,27 @@ def lines(text: Callable[[Any], str], note_of: Callable[[Any], str] = lambda _: 
     return print_lines
 
 
-def rows(columns: Sequence[str], row: Callable[[Any], Sequence[str]], text: Callable[[Any], str]) -> Printer:
-    """Return a printer that shows the results as a table on a terminal, and elsewhere each as a line with `text`."""
+def rows(
+    columns: Sequence[str],
+    row: Callable[[Any], Sequence[str | Moment]],
+    text: Callable[[Any], str],
+) -> Printer:
+    """Return a printer that shows the results as a table on a terminal, without columns that have no cells.
+
+    Elsewhere, and with --verbose, each result is a line with `text`.
+    """
     print_plain = lines(text)
 
     def print_rows(output: Output, results: Iterator[Any], values: Mapping[str, Any]) -> None:
-        if not output.is_rich:
+        if not is_brief(output):
             print_plain(output, results, values)
-        elif cells := [row(result) for result in results]:
-            output.table(columns, cells)
+            return
+        cells = [
+            [shown_time(output, each) if isinstance(each, Moment) else each for each in row(one)] for one in results
+        ]
+        places = [place for place in range(len(columns)) if any(each[place] for each in cells)]
+        if places:
+            output.table([columns[place] for place in places], [[each[place] for place in places] for each in cells])
 
     return print_rows
 

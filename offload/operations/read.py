@@ -1,4 +1,4 @@
-"""Read the records of a topic, or of a past state of it: `seglog read`. The output is the bytes of the records.
+"""Read the records of a topic, or of a past state of it: `seglog read` and `tail`. The output is their bytes.
 
 If a reader wants lines alone, and has no condition, the lines of a batch of records are one byte string, and no object
 is made for a record. So a read of a large topic takes a tenth of the time.
@@ -7,11 +7,12 @@ is made for a record. So a read of a large topic takes a tenth of the time.
 from __future__ import annotations
 
 import time
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import astuple
 from functools import partial
-from itertools import islice
+from itertools import chain, islice
 from typing import TYPE_CHECKING, Annotated, Any, TypeAlias, TypeVar
 
 from offload.errors import InvalidParameters, NotOffloaded
@@ -26,7 +27,7 @@ from seglog.values.seq_set import SeqSet
 if TYPE_CHECKING:
     from seglog import RecordArrays, Topic
 
-__all__ = ["READ", "matching_seqs", "read"]
+__all__ = ["READ", "TAIL", "matching_seqs", "read", "tail"]
 
 
 def _plain_lines(
@@ -75,7 +76,7 @@ def read(
     follow: Annotated[bool, About("Then wait for more, and write each record as it comes.")] = False,
     wait: Annotated[float | None, About("With --follow: end after so many seconds without one.", least=0)] = None,
 ) -> Iterator[RecordBatch | RecordLines | ReadStats]:
-    """Write records to standard output, one line each, byte for byte.
+    """Print records, byte for byte. Each one is a line.
 
     Without --from, the output begins with the first live record. If retention evicted records of the range, a line on
     standard error names them. With --json, an object with gap_from and gap_to does.
@@ -107,6 +108,39 @@ def read(
     yield from _batches(directory, matching, 1 if follow else _BATCH_RECORDS, counts if stats else None)
     if stats:
         yield counts.told()
+
+
+def tail(
+    directory: Directory,
+    topic: TopicName,
+    count: Annotated[int, About("At most so many records.", "-n --count", least=1)] = 10,
+    follow: Annotated[bool, About("Then wait for more, and write each record as it comes.", "-f --follow")] = False,
+    wait: Annotated[float | None, About("With --follow: end after so many seconds without one.", least=0)] = None,
+) -> Iterator[RecordBatch]:
+    """Print the last records of a topic. Example: seglog tail orders -n 3 -f"""
+    if directory.maybe_archive is None or directory.log.has_topic(topic):
+        handle = directory.log.get_topic(topic)
+        first, head = handle.earliest_seq, handle.head_seq
+    else:
+        bounds = directory.archive.history.snapshot(topic).bounds
+        first, head = bounds.first_seq, bounds.head_seq
+    records = _last(directory, topic, first, head, count)
+    if follow:
+        records = chain(records, _followed(directory, topic, head + 1, wait))
+    return _batches(directory, records, 1 if follow else _BATCH_RECORDS, None)
+
+
+def _last(directory: Directory, name: str, first: int, head: int, count: int) -> Iterator[Record | Gap]:
+    """Return the last live records up to `head`. If a range has too few of them, look at one four times as long."""
+    span, found = count, deque[Record | Gap]()
+    while len(found) < count and first <= head:
+        start = max(first, head - span + 1)
+        items = _found(directory, name, start, head, Match(), None, None, None)
+        found = deque((item for item in items if isinstance(item, Record)), count)
+        if start == first:
+            break
+        span *= 4
+    return iter(found)
 
 
 def split(
@@ -286,7 +320,7 @@ def _limited(items: Iterator[_Item], limit: int | None) -> Iterator[_Item]:
 def _print_records(
     output: Output, results: Iterator[RecordBatch | RecordLines | ReadStats], values: Mapping[str, Any]
 ) -> None:
-    name = with_branch(values["topic"], values["branch"])
+    name = with_branch(values["topic"], values.get("branch"))
     for result in results:
         if isinstance(result, ReadStats):
             _tell(output, result)
@@ -316,4 +350,14 @@ def _write(output: Output, name: str, batch: RecordBatch) -> None:
     output.write(b"".join(to_line(item) for item in batch.items if isinstance(item, Record)))
 
 
-READ = Command("read", read, _print_records, reads=lambda values: not values["follow"], split=split, role="read")
+READ = Command(
+    "read",
+    read,
+    _print_records,
+    reads=lambda values: not values["follow"],
+    split=split,
+    role="read",
+    section="everyday",
+    aliases=("cat",),
+)
+TAIL = Command("tail", tail, _print_records, reads=lambda values: not values["follow"], role="read", section="everyday")

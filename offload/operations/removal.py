@@ -112,7 +112,8 @@ def delete(
     dry_run: DryRun = False,
     yes: Yes = False,
 ) -> RecordsDeleted | WouldTake:
-    """Delete the records that `read` shows with the same conditions. Readers no longer see them.
+    """Delete records by seq, time, tag or content. `read` shows the same records with the same conditions. Readers no
+    longer see them.
 
     Try it with `read`, then say `delete`: seglog read orders --since 14:02 --until 14:20 --tag "web*".
     All of the records go, or none after a crash. With a remote, the delete becomes a commit: at once, or with the next
@@ -224,7 +225,7 @@ def evict(
     dry_run: DryRun = False,
     yes: Yes = False,
 ) -> RecordsEvicted | WouldTake:
-    """Evict the oldest records of a topic, in the remote too. A reader that starts below gets a gap.
+    """Evict the oldest records of a topic. It evicts them in the remote, too. A reader that starts below gets a gap.
 
     Retention (`seglog topic set --ttl`, caps) frees the local disk only. The remote keeps those records, and `read
     --at` shows them. `evict` removes them from the remote as well, with a commit. Within the window, `seglog undo TOPIC
@@ -367,6 +368,6 @@ _print_evicted = taking_lines(evicted_text, waiting_note("evicted"))
 _print_truncated = taking_lines(truncated_text, waiting_note("truncated"))
 
 
-DELETE = Command("delete", delete, _print_deleted, reads=dry, takes=always)
+DELETE = Command("delete", delete, _print_deleted, reads=dry, takes=always, section="everyday")
 EVICT = Command("evict", evict, _print_evicted, reads=dry, takes=always)
 TRUNCATE = Command("truncate", truncate, _print_truncated, reads=dry, takes=always)

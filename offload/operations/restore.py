@@ -72,5 +72,5 @@ def branch_made_text(branch: BranchMade) -> str:
 _print_branch_made = lines(branch_made_text)
 
 
-RESTORE = Command("restore", restore, _print_branch_made, is_slow=True)
+RESTORE = Command("restore", restore, _print_branch_made, is_slow=True, section="time travel")
 BRANCH_CREATE = Command("branch/create", create, _print_branch_made)

@@ -1,4 +1,4 @@
-"""The places of each topic's records, as this directory knows them: `seglog status`. A terminal gets a table."""
+"""The places of each topic's records, as this directory knows them: `seglog status`."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from offload.moment import Moment, format_time
 from offload.moved import retry_if_moved
 from offload.operations.command import About, Command, Directory, Work, always
-from offload.operations.printing import Output, ago_text, counted, format_bytes, lines, span_text
+from offload.operations.printing import Output, counted, fitted, format_bytes, lines, shown_time, span_text
 from offload.operations.results import HIDDEN, MERGED, OPTIONAL
 from offload.operations.topic import TopicPlaces, places_of
 from offload.reports import Lag, RunStatus, TopicStatus
@@ -29,11 +29,7 @@ __all__ = [
     "DiskLow",
     "LocalTopic",
     "Shown",
-    "attempts_text",
-    "extent_bar",
-    "filled",
-    "parts",
-    "print_lines",
+    "print_status",
     "status",
     "status_text",
 ]
@@ -68,11 +64,12 @@ class Ahead:
 
 @dataclass(frozen=True, slots=True)
 class LocalTopic:
-    """A topic of a directory without a remote."""
+    """A topic of a directory without a remote. The records of one that is `ephemeral` are in memory alone."""
 
     name: str
     places: TopicPlaces = field(metadata=MERGED)
     ahead: Ahead | None = field(metadata=MERGED)
+    is_ephemeral: bool = field(default=False, metadata=HIDDEN)
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +87,7 @@ class ArchivedTopic:
     work: Work | None = field(metadata=MERGED)
     runs: tuple[RunStatus, ...] | None = field(metadata=OPTIONAL)
     ahead: Ahead | None = field(metadata=MERGED)
+    is_ephemeral: bool = field(default=False, metadata=HIDDEN)
 
 
 def status(
@@ -98,12 +96,13 @@ def status(
     runs: Annotated[bool, About("Each offloaded range of segments, too.")] = False,
     watch: Annotated[bool, About("Show it again every two seconds, until an interrupt.")] = False,  # noqa: ARG001 - the command line asks again
 ) -> Iterator[DirectoryShown | DiskLow | LocalTopic | ArchivedTopic]:
-    """Show the places of each topic's records: hot and cold ranges, waiting work, and errors.
+    """Show what is safe, and what is wrong.
 
-    The lag is what the remote does not have yet: records, bytes, and the age of the oldest. On a terminal, a table also
-    shows open attempts, how far back a restore can go, and the next step. A first line warns of a disk that gets full,
-    long before the log refuses appends. The command asks only this directory, never
-    the remote or the warm store, so it answers without a network.
+    A topic has a line: how many records there are, up to which one they are safe in the remote, when its newest commit
+    was made, and how many are only on this disk. Deleted records count as long as they stand between others. Then come
+    the troubles, each with what to do: a disk that gets full, a remote that fails, another writer. With -v there are
+    hot and cold ranges, bounds, epochs and waiting work, too. The command asks only this directory, never the remote
+    or the warm store, so it answers without a network.
     """
     log, archive = directory.log, directory.maybe_archive
     names = _names(directory, topic)
@@ -114,7 +113,7 @@ def status(
     for name in names:
         if archive is None:
             local = log.topic(name)
-            yield LocalTopic(name, places_of(local), _ahead(local))
+            yield LocalTopic(name, places_of(local), _ahead(local), _is_ephemeral(local))
             continue
         try:
             topic_status = _archived(directory, archive, name, runs=runs)
@@ -140,6 +139,7 @@ def _archived(directory: Directory, archive: Archive, name: str, *, runs: bool) 
             work=work,
             runs=tuple(archive.status.runs(name)) if runs else None,
             ahead=_ahead(log.topic(name)) if log.has_topic(name) else None,
+            is_ephemeral=log.has_topic(name) and _is_ephemeral(log.topic(name)),
         )
 
     return retry_if_moved(look, lambda: log.topic(name).epoch, NoSuchTopic)
@@ -170,134 +170,158 @@ def _names(directory: Directory, topic: str | None) -> list[str]:
     return [topic if topic in replicas else directory.log.get_topic(topic).name]
 
 
+def _is_ephemeral(topic: Topic) -> bool:
+    return topic.config.durability == "ephemeral"
+
+
 def _ahead(topic: Topic) -> Ahead | None:
     """Return the time by which the newest record is ahead of the clock, or None if that is under a minute."""
     ahead_ms = topic.last_ts_ms - SystemClock().now_ms()
     return Ahead(ahead_ms, Moment(topic.last_ts_ms)) if ahead_ms > _TOLD_FROM_MS else None
 
 
-_COLUMNS = ("topic", "cold ░▓█ hot", "hot", "offloaded", "lag", "attempts", "goes back", "state", "next step")
-_ONLY_WIDE = ("offloaded", "state")
-_WIDE = 100
-_BAR_CELLS = 12
+_NAME_CELLS = 24
+_NAMES_SHOWN = 3
 
 Shown = DirectoryShown | DiskLow | LocalTopic | ArchivedTopic
 
 
-def _print_status(output: Output, results: Iterator[Shown], values: Mapping[str, Any]) -> None:
+def print_status(output: Output, results: Iterator[Shown], values: Mapping[str, Any]) -> None:
+    if output.is_json:
+        lines(lambda _: "")(output, results, values)
+    else:
+        output.remark(status_text(output, results))
+
+
+def status_text(output: Output, results: Iterable[Shown]) -> str:
+    """Return a line for each topic, and two for each kind of trouble: what it is, and what to do."""
+    texts, remote, disk = [], "", []
+    topics: list[LocalTopic | ArchivedTopic] = []
+    for result in results:
+        match result:
+            case DirectoryShown():
+                remote = result.remote or ""
+                texts.append(f"{result.path}, remote {remote or 'none'}")
+            case DiskLow():
+                disk.append(_disk_trouble(result))
+            case _:
+                topics.append(result)
+    width = max([len(_name(topic)) for topic in topics if len(_name(topic)) <= _NAME_CELLS], default=4) + 2
+    counts = [counted(_records(topic)) + "," for topic in topics]
+    if output.is_rich:
+        digits = max([count.index(" ") for count in counts], default=0)
+        counts = [" " * (digits - count.index(" ")) + count for count in counts]
+        counts = [count.ljust(max(map(len, counts))) for count in counts]
+    columns = shutil.get_terminal_size().columns
+    for place in (f" in {remote}", f" in {remote.partition(':')[0]}://…", ""):  # the first line has all of it
+        found = [(topic, count, _places(output, topic, place)) for topic, count in zip(topics, counts, strict=True)]
+        if not output.is_rich or all(width + len(f"{count} {places}") <= columns for _, count, places in found):
+            break
+    for topic, count, places in found:
+        texts.append(_line(output, _name(topic), f"{count} {places}" if _records(topic) else "no records", width))
+        details = _details(topic) if output.is_verbose else []
+        details += map(_describe_run, (isinstance(topic, ArchivedTopic) and topic.runs) or ())
+        texts += [fitted(output, f"  {detail}", 2) for detail in details]
+    for text, todo in (*disk, *_troubles(topics)):
+        texts += [fitted(output, text, 2), fitted(output, f"  to do: {todo}", 2)]
+    return "\n".join(texts)
+
+
+def _line(output: Output, name: str, text: str, width: int) -> str:
+    """Return the line of a topic. On a terminal it is wrapped behind the name, and a long name has its own line."""
     if not output.is_rich:
-        print_lines(output, results, values)
-        return
-    _show_table(output, list(results))
+        return f"{name}: {text}"
+    columns = shutil.get_terminal_size().columns
+    if len(name) + 2 > width:
+        own = name if len(name) <= columns else f"{name[: columns - 1]}…"
+        return f"{own}\n{fitted(output, ' ' * width + text)}"
+    return fitted(output, f"{name:{width}}{text}", width)
 
 
-def _show_table(output: Output, results: Sequence[Shown]) -> None:
-    head, rows, notes = parts(results)
-    output.remark(head)
-    if rows:
-        output.table(*filled(rows))
-    for note in notes:
-        output.remark(note)
+def _name(topic: LocalTopic | ArchivedTopic) -> str:
+    return topic.name if isinstance(topic, LocalTopic) else topic.status.name
 
 
-def filled(rows: Sequence[Sequence[str]]) -> tuple[list[str], list[list[str]]]:
-    """Return the columns that have cells, and the cells. A narrow terminal gets neither LSNs nor sync states."""
-    is_wide = shutil.get_terminal_size().columns >= _WIDE
-    names = [name for name in _COLUMNS if is_wide or name not in _ONLY_WIDE]
-    columns = [number for number in map(_COLUMNS.index, names) if any(row[number] for row in rows)]
-    return [_COLUMNS[number] for number in columns], [[row[number] for number in columns] for row in rows]
+def _records(topic: LocalTopic | ArchivedTopic) -> int:
+    """Return the number of seqs from the first live record on."""
+    places = topic.places if isinstance(topic, LocalTopic) else topic.status
+    return max(0, places.head_seq - places.earliest_seq + 1)
 
 
-def parts(results: Sequence[Shown]) -> tuple[str, list[Sequence[str]], list[str]]:
-    """Return the head line, the rows of the table, and what the rows have no room for."""
-    topics = [result for result in results if not isinstance(result, DirectoryShown | DiskLow)]
-    heads = [status_text(result) for result in results if isinstance(result, DirectoryShown | DiskLow)]
-    notes = []
-    for topic in topics:
-        name, (_, *more) = (
-            topic.name if isinstance(topic, LocalTopic) else topic.status.name,
-            status_text(topic).split("\n"),
-        )
-        notes += [name, *more] if more else []
-    return "\n".join(heads), [_row(topic) for topic in topics], notes
+def _places(output: Output, topic: LocalTopic | ArchivedTopic, place: str) -> str:
+    """Return where the records of a topic are safe."""
+    if isinstance(topic, LocalTopic) or topic.status.diverged_lsn == 0 or not topic.status.offloaded_seq:
+        return "only in memory" if topic.is_ephemeral else "only on this disk"
+    state = topic.status
+    text = f"safe{place} up to {state.offloaded_seq:,}"
+    if state.committed_at_ms is not None:
+        text += f" ({shown_time(output, Moment(state.committed_at_ms))})"
+    if topic.lag is not None and topic.lag.lag_records:
+        text += f", {topic.lag.lag_records:,} only on this disk"
+    return f"{text}, written elsewhere" if state.is_replica else text
 
 
-def _row(topic: LocalTopic | ArchivedTopic) -> Sequence[str]:
-    if isinstance(topic, LocalTopic):
-        places = topic.places
-        size = _bytes(places.hot_bytes, places.relocated_bytes)
-        return topic.name, extent_bar(places.earliest_seq, 1, places.head_seq, 0), size, *[""] * 4, "no remote", ""
-    state, lag = topic.status, topic.lag
-    bar = extent_bar(state.earliest_seq, state.hot_first_seq, state.head_seq, state.offloaded_seq)
-    offloaded = f"seq {state.offloaded_seq} (lsn {state.lsn})" if state.lsn else "nothing"
-    hot = _bytes(state.hot_bytes, state.relocated_bytes) if state.head_seq >= state.hot_first_seq else "nothing"
-    parts = attempts_text(state, topic.work), _horizon(topic.kept_from), state.state, topic.next_step or ""
-    return state.name, bar, hot, offloaded, _lag(lag), *parts
-
-
-def attempts_text(state: TopicStatus, work: Work | None) -> str:
-    parts = [f"{state.unfinished_attempts} unfinished"] if state.unfinished_attempts else []
-    parts += ["running"] if work is not None and work.is_offloading else []
-    parts += [f"{work.failures} failed"] if work is not None and work.failures else []
-    return ", ".join(parts)
-
-
-def _horizon(kept_from: Moment | None) -> str:
-    """Return how far back a restore can go."""
-    if kept_from is None:
-        return ""
-    return span_text(timedelta(milliseconds=max(0, SystemClock().now_ms() - kept_from)))
-
-
-def _lag(lag: Lag | None) -> str:
-    if lag is None or not lag.lag_records:
-        return "none"
-    age = "" if lag.lag_s is None else f", {ago_text(timedelta(seconds=lag.lag_s)).removesuffix(' ago')}"
-    return f"{counted(lag.lag_records)}, {format_bytes(lag.lag_bytes)}{age}"
-
-
-def extent_bar(first_seq: int, hot_first_seq: int, head_seq: int, offloaded_seq: int) -> str:
-    """Return the extent of a topic: ░ only in the remote, ▓ in both places, █ only here."""
-    count = head_seq - first_seq + 1
-    if count <= 0:
-        return ""
-    seqs: Iterable[int] = (first_seq + (2 * cell + 1) * count // (2 * _BAR_CELLS) for cell in range(_BAR_CELLS))
-    return "".join("░" if seq < hot_first_seq else "▓" if seq <= offloaded_seq else "█" for seq in seqs)
-
-
-def status_text(result: Shown) -> str:
-    match result:
-        case DirectoryShown(path, remote):
-            return f"{path}, remote {remote or 'none'}"
-        case DiskLow(free_bytes, reject_bytes):
-            state = "refuses appends" if free_bytes < reject_bytes else "gets full"
-            return (
-                f"  DISK: {state}, with {format_bytes(free_bytes)} free: below {format_bytes(reject_bytes)} "
-                "(log.disk_reject_bytes) no append is taken. Free some space: `seglog offload --all --drop-hot`, "
-                "`seglog delete`, or files of other programs"
-            )
-        case LocalTopic():
-            return _describe_local(result) + _remark(result.ahead)
-        case ArchivedTopic():
-            lines = [_describe(result.status, result.work), *map(_describe_run, result.runs or ())]
-            return "\n".join(lines) + _remark(result.ahead)
-
-
-def _remark(ahead: Ahead | None) -> str:
-    if ahead is None:
-        return ""
+def _disk_trouble(low: DiskLow) -> tuple[str, str]:
+    state = "refuses appends" if low.free_bytes < low.disk_reject_bytes else "gets full"
     return (
-        f"\n  AHEAD: its newest record has the time {ahead.newest}, as the clock was wrong or is: "
-        "until then its records all get that time, and none is sealed, offloaded or evicted by age. `seglog seal` and "
-        "`seglog offload` do it now"
+        f"DISK: {state}, with {format_bytes(low.free_bytes)} free: below {format_bytes(low.disk_reject_bytes)} "
+        "(log.disk_reject_bytes) no append is taken",
+        "free some space: `seglog offload --all --drop-hot`, `seglog delete`, or files of other programs",
     )
 
 
-def _describe_local(topic: LocalTopic) -> str:
-    places = topic.places
-    sizes = _bytes(places.hot_bytes, places.relocated_bytes) if places.relocated_bytes else "all hot"
-    lines = [f"{topic.name}: up to seq {places.head_seq:,}, {sizes}", *_floors(places.earliest_seq, places.evict_floor)]
-    return "\n".join(lines)
+def _troubles(topics: Sequence[LocalTopic | ArchivedTopic]) -> Iterator[tuple[str, str]]:
+    """Yield each kind of trouble once, with the topics that have it, and what to do for the first of them."""
+    found: dict[str, tuple[list[str], str, str]] = {}
+    for topic in topics:
+        for text, todo in (*_trouble(topic), *_ahead_trouble(topic)):
+            kind = todo.partition("`")[0] if text.startswith("FAILED") else text  # the hint: each error has its own key
+            names, *_ = found.setdefault(kind, ([], text, todo))
+            names.append(_name(topic))
+    for names, text, todo in found.values():
+        more = f" and {len(names) - _NAMES_SHOWN} more" if len(names) > _NAMES_SHOWN else ""
+        yield f"{', '.join(names[:_NAMES_SHOWN])}{more}: {text}", todo
+
+
+def _trouble(topic: LocalTopic | ArchivedTopic) -> Iterator[tuple[str, str]]:
+    """Yield what is wrong with the offload of a topic, and what to do."""
+    if isinstance(topic, LocalTopic):
+        return
+    state, work = topic.status, topic.work
+    step = f"`{topic.next_step}`"
+    if state.fenced_epoch is not None:
+        yield (
+            f"FENCED at lsn {state.diverged_lsn}: another writer took it over (epoch {state.fenced_epoch}); offload is "
+            "stopped, and what is appended stays here",
+            step,
+        )
+    elif state.diverged_lsn == 0:
+        yield (
+            "COLLECTED: it was deleted in the remote, and its volume is gone; offload is stopped, and what is here "
+            "stays here",
+            step,
+        )
+    elif state.diverged_lsn is not None:
+        yield f"DIVERGED at lsn {state.diverged_lsn}: another writer committed there; offload is stopped", step
+    elif state.is_paused:
+        yield "PAUSED: the daemon does not offload it", step
+    elif work is not None and work.failures:
+        times = "once" if work.failures == 1 else f"{work.failures} times in a row"
+        wait = span_text(timedelta(seconds=work.retry_in_s or 0))
+        hint = f"{work.hint}. Then " if work.hint else ""
+        todo = f"{hint}`seglog retry {state.name}` tries at once, the daemon in {wait}"
+        yield f"FAILED: the offload failed {times}: {work.last_error}", todo
+    elif work is None and (state.pending_lsn is not None or state.unfinished_attempts):
+        yield "UNFINISHED: an offload stopped on its way", f"{step} takes it up again"
+
+
+def _ahead_trouble(topic: LocalTopic | ArchivedTopic) -> Iterator[tuple[str, str]]:
+    if topic.ahead is not None:
+        yield (
+            f"AHEAD: its newest record has the time {topic.ahead.newest}, as the clock was wrong or is: until then its "
+            "records all get that time, and none is sealed, offloaded or evicted by age",
+            f"`seglog seal {_name(topic)}` and `seglog offload {_name(topic)}` do it now",
+        )
 
 
 def _bytes(hot: int, relocated: int) -> str:
@@ -310,74 +334,59 @@ def _floors(earliest_seq: int, evict_floor: int) -> list[str]:
     if earliest_seq == 1:
         return []
     evicted = f", evicted below seq {evict_floor:,}" if evict_floor > 1 else ""
-    return [f"  the first live record is seq {earliest_seq:,} or later{evicted}"]
+    return [f"the first live record is seq {earliest_seq:,} or later{evicted}"]
 
 
 def _describe_run(run: RunStatus) -> str:
     state = "complete" if run.complete else "not complete"
     hot = "hot copy gone" if run.hot_deleted else "hot copy there"
-    return f"  {run.sid}  seq {run.first_seq}-{run.last_seq}  {state}, {hot}, begun {format_time(run.timestamp_ms)}"
+    return f"{run.sid}  seq {run.first_seq}-{run.last_seq}  {state}, {hot}, begun {format_time(run.timestamp_ms)}"
 
 
 def _erasure(state: TopicStatus) -> list[str]:
     """Return lines about deleted records that the remote still holds, or no line if it holds none."""
-    lines = []
+    texts = []
     if state.unerased_objects:
-        lines.append(
-            f"  deleted records are still in {counted(state.unerased_objects, 'object')} of the remote: the daemon "
+        texts.append(
+            f"deleted records are still in {counted(state.unerased_objects, 'object')} of the remote: the daemon "
             f"takes them out, or `seglog compact {state.name} --erase`"
         )
     if state.erased_by_ms is not None:
         deleted = "what else stays deleted" if state.unerased_objects else "what stays deleted"
-        lines.append(f"  {deleted} is gone for good by {format_time(state.erased_by_ms)}")
-    return lines
+        texts.append(f"{deleted} is gone for good by {format_time(state.erased_by_ms)}")
+    return texts
 
 
-def _describe(state: TopicStatus, work: Work | None) -> str:
-    if state.is_replica and state.diverged_lsn is None:
-        text = f"{state.name}: replica, {state.state}: up to seq {state.head_seq:,} (lsn {state.lsn})"
-        return "\n".join([text, *_erasure(state)])
+def _details(topic: LocalTopic | ArchivedTopic) -> list[str]:
+    """Return the lines of --verbose: bounds, epochs, and the work that waits."""
+    if isinstance(topic, LocalTopic):
+        places = topic.places
+        hot = f"hot {places.hot_first_seq}-{places.head_seq} ({_bytes(places.hot_bytes, places.relocated_bytes)})"
+        return [f"{hot}, epoch {places.epoch}", *_floors(places.earliest_seq, places.evict_floor)]
+    state, hot = topic.status, "nothing hot"
     if state.head_seq >= state.hot_first_seq:
         hot = f"hot {state.hot_first_seq}-{state.head_seq} ({_bytes(state.hot_bytes, state.relocated_bytes)})"
-    else:
-        hot = "nothing hot"
     cold = f"cold up to {state.offloaded_seq} (lsn {state.lsn})" if state.lsn else "nothing offloaded"
-    lines = [f"{state.name}: {hot}, {cold}, {state.state}", *_floors(state.earliest_seq, state.evict_floor)]
-    if state.fenced_epoch is not None:
-        lines.append(
-            f"  FENCED at lsn {state.diverged_lsn}: another writer took it over (epoch {state.fenced_epoch}); "
-            f"offload is stopped, and what is appended stays here: `seglog reset {state.name} --as NAME`"
-        )
-    elif state.diverged_lsn == 0:
-        lines.append(
-            "  COLLECTED: it was deleted in the remote, and its volume is gone; offload is stopped, and what is here "
-            f"stays here: `seglog reset {state.name} --as NAME`"
-        )
-    elif state.diverged_lsn is not None:
-        lines.append(f"  DIVERGED at lsn {state.diverged_lsn}: another writer committed there; offload is stopped")
-    elif state.pending_lsn is not None:
-        lines.append(f"  lsn {state.pending_lsn} is sent but not confirmed: `seglog offload {state.name}` settles it")
+    epochs = f"epoch {state.epoch}, writer epoch {state.writer_epoch}"
+    texts = [f"{hot}, {cold}, {state.state}, {epochs}", *_floors(state.earliest_seq, state.evict_floor)]
+    if state.pending_lsn is not None:
+        texts.append(f"lsn {state.pending_lsn} is sent but not confirmed: `seglog offload {state.name}` settles it")
     if state.unfinished_attempts:
         them = "it" if state.unfinished_attempts == 1 else "them"
         attempts = counted(state.unfinished_attempts, "unfinished attempt")
-        lines.append(f"  {attempts}: `seglog offload {state.name}` takes {them} up again")
+        texts.append(f"{attempts}: `seglog offload {state.name}` takes {them} up again")
     if state.waiting_deletes:
         wait, them = ("waits", "it") if state.waiting_deletes == 1 else ("wait", "them")
         deletes = counted(state.waiting_deletes, "delete")
-        lines.append(f"  {deletes} {wait} for the records before {them} to be offloaded")
-    lines += _erasure(state)
+        texts.append(f"{deletes} {wait} for the records before {them} to be offloaded")
+    texts += _erasure(state)
     if state.sealed_seq > state.offloaded_seq:
-        lines.append(f"  seq {state.offloaded_seq + 1}-{state.sealed_seq} is sealed and not offloaded yet")
-    if state.is_paused:
-        lines.append(f"  paused: `seglog resume {state.name}` lets the daemon offload it again")
-    if work is not None and work.last_error:
-        times = "once" if work.failures == 1 else f"{work.failures} times in a row"
-        lines.append(f"  offload failed {times}, next try in {work.retry_in_s} s:")
-        lines.append(f"    {work.last_error}")
-    return "\n".join(lines)
+        texts.append(f"seq {state.offloaded_seq + 1}-{state.sealed_seq} is sealed and not offloaded yet")
+    if topic.work is not None and topic.work.is_offloading:
+        texts.append("an offload runs")
+    if topic.kept_from is not None:
+        texts.append(f"a restore goes back to {topic.kept_from}")
+    return [*texts, f"next: `{topic.next_step}`"] if topic.next_step else texts
 
 
-print_lines = lines(status_text)
-
-
-STATUS = Command("status", status, _print_status, reads=always, role="read")
+STATUS = Command("status", status, print_status, reads=always, role="read", section="everyday")

@@ -1,9 +1,9 @@
-"""This directory and the volume of a topic: `seglog push`, `pull`, `fetch`, `sync`, `reset` and `takeover`."""
+"""This directory and the volume of a topic: `seglog sync`, `reset` and `takeover`."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -16,22 +16,16 @@ if TYPE_CHECKING:
     from offload.archive import Archive
     from offload.replication.replica import SyncState
     from offload.replication.sync import Synced
+    from offload.write.publisher import Published
 
 __all__ = [
-    "FETCH",
-    "PULL",
-    "PUSH",
     "RESET",
     "SYNC",
     "TAKEOVER",
-    "Pushed",
     "SyncPosition",
     "SyncedTopic",
     "TakenOver",
     "TopicReset",
-    "fetch",
-    "pull",
-    "push",
     "reset",
     "sync",
     "takeover",
@@ -50,12 +44,6 @@ class SyncPosition:
     local_ahead: int
     lsn: int
     remote_ahead: int
-
-
-@dataclass(frozen=True, slots=True)
-class Pushed:
-    place: SyncPosition = field(metadata=MERGED)
-    lsns: tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,52 +78,43 @@ class TakenOver:
     next_seq: int
 
 
-def push(directory: Directory, topic: TopicName) -> Pushed:
-    """Send the sealed segments of a topic to its volume, and the deletes after them. The same as `offload`."""
-    archive = directory.archive
-    with directory.host.progress(f"push {topic}", archive.status.waiting_bytes(topic)) as advance:
-        result = archive.offload(topic, on_bytes=advance)
-    return Pushed(_position(topic, archive.replication.sync_state(topic)), tuple(run.lsn for run in result.published))
-
-
-def pull(directory: Directory, topic: TopicName) -> SyncPosition:
-    """Fetch new commits of other writers, and keep them here. Readers see no change until `sync`.
-
-    If a topic or branch is only in the remote, this directory follows it from now on.
-    """
-    with directory.counting(f"pull {topic}"):
-        return _position(topic, directory.archive.replication.pull(topic))
-
-
-def fetch(directory: Directory, topic: TopicName) -> SyncPosition:
-    """Fetch new commits as `pull` does, and every commit that a read of the newest state needs.
-
-    `log` and `status` then need no remote, and a shell completes the tags of the topic.
-    """
-    with directory.counting(f"fetch {topic}"):
-        return _position(topic, directory.archive.replication.fetch(topic))
-
-
 def sync(
     directory: Directory,
     topic: TopicName,
+    push: Annotated[
+        bool, About("Only send the sealed segments, and the deletes after them, as `offload` does.")
+    ] = False,
+    fetch: Annotated[
+        bool, About("Only fetch new commits of other writers. Readers see no change until `sync`.")
+    ] = False,
     follow: Annotated[bool, About("Then look again and again, until an interrupt.")] = False,
     interval: Annotated[float, About("With --follow: seconds between looks.", least=0.05)] = 5.0,
-) -> Iterator[SyncedTopic]:
-    """Make this directory and the volume of a topic equal: fetch new commits, or push sealed segments.
+) -> Iterator[SyncedTopic | SyncPosition]:
+    """Fetch new commits of a topic, or send its segments. Then this directory and the volume of the topic are equal.
 
     If both have changed, `sync` changes nothing, and `reset` is the way out. If a topic is only in the remote, this
-    directory becomes a replica of it, which reads the records of other writers.
+    directory becomes a replica of it, which reads the records of other writers. With --fetch, this directory keeps
+    every commit that a read of the newest state needs: `log` and `status` then need no remote, and a shell completes
+    the tags of the topic.
     """
+    if push + fetch + follow > 1:
+        raise InvalidParameters("--push, --fetch and --follow exclude each other")
     archive = directory.archive
-    waiting_bytes = archive.status.waiting_bytes(topic) if directory.log.has_topic(topic) else None
+    if fetch:
+        with directory.counting(f"sync {topic}"):
+            yield _position(topic, archive.replication.fetch(topic))
+        return
+    waiting_bytes = archive.status.waiting_bytes(topic) if push or directory.log.has_topic(topic) else None
     with directory.host.progress(f"sync {topic}", waiting_bytes) as advance:
+        if push:
+            yield _synced(archive, topic, archive.offload(topic, on_bytes=advance).published)
+            return
         synced = archive.replication.sync(topic, on_bytes=advance)
-    yield _synced(archive, synced)
+    yield _of_look(archive, synced)
     while follow and _wait(directory.host, interval):
         synced = archive.replication.sync(topic)
         if synced.commits or synced.published:
-            yield _synced(archive, synced)
+            yield _of_look(archive, synced)
         directory.host.check_listener()
 
 
@@ -150,7 +129,8 @@ def reset(
     dry_run: Annotated[bool, About("With --discard: show what would go, and change nothing.")] = False,
     yes: Annotated[bool, About("With --discard: do it without a question.")] = False,
 ) -> TopicReset | WouldTake:
-    """Return to the state of the volume, and follow it: the way out after `DIVERGED` or `FENCED`.
+    """Return to the state of the volume. The directory then follows it. This is the way out after `DIVERGED` or
+    `FENCED`.
 
     If only this directory has some records or deletes, `reset` needs --as or --discard. The new branch is in this
     directory only, until it is sealed and offloaded. Example: seglog reset orders --as what-i-had
@@ -194,13 +174,16 @@ def _position(topic: str, state: SyncState) -> SyncPosition:
     return SyncPosition(topic, str(state), state.seq, state.local_ahead, state.lsn, state.remote_ahead)
 
 
-def _synced(archive: Archive, synced: Synced) -> SyncedTopic:
-    return SyncedTopic(
-        place=_position(synced.name, archive.replication.sync_state(synced.name)),
-        role="replica" if synced.is_replica else "writer",
-        commits=synced.commits,
-        lsns=tuple(published.lsn for published in synced.published),
-    )
+def _of_look(archive: Archive, synced: Synced) -> SyncedTopic:
+    role = "replica" if synced.is_replica else "writer"
+    return _synced(archive, synced.name, synced.published, role, synced.commits)
+
+
+def _synced(
+    archive: Archive, name: str, published: Sequence[Published], role: str = "writer", commits: int = 0
+) -> SyncedTopic:
+    position = _position(name, archive.replication.sync_state(name))
+    return SyncedTopic(position, role, commits, tuple(each.lsn for each in published))
 
 
 def _wait(host: Host, seconds: float) -> bool:
@@ -213,23 +196,19 @@ def _wait(host: Host, seconds: float) -> bool:
     return not host.is_ending
 
 
-def pushed_text(pushed: Pushed) -> str:
-    commits = ", ".join(f"lsn {lsn}" for lsn in pushed.lsns) or "nothing new"
-    return f"{pushed.place.topic}: pushed {commits}, now at {pushed.place.state}"
-
-
-def position_text(position: SyncPosition) -> str:
-    return f"{position.topic}: {position.state}"
-
-
-def _print_synced(output: Output, results: Iterator[SyncedTopic], _: Mapping[str, Any]) -> None:
+def _print_synced(output: Output, results: Iterator[SyncedTopic | SyncPosition], _: Mapping[str, Any]) -> None:
     """Print each look as it comes: with --follow the next one may be far away."""
-    for synced in results:
-        done = [f"took in {counted(synced.commits, 'commit')}"] if synced.commits else []
-        done += [f"pushed {', '.join(f'lsn {lsn}' for lsn in synced.lsns)}"] if synced.lsns else []
-        changes = f"{', '.join(done) or 'nothing new'}, {synced.role} at {synced.place.state}"
-        output.show(synced, f"{synced.place.topic}: {changes}")
+    for result in results:
+        output.show(result, synced_text(result))
         output.flush()
+
+
+def synced_text(result: SyncedTopic | SyncPosition) -> str:
+    if isinstance(result, SyncPosition):
+        return f"{result.topic}: {result.state}"
+    done = [f"took in {counted(result.commits, 'commit')}"] if result.commits else []
+    done += [f"sent {', '.join(f'lsn {lsn}' for lsn in result.lsns)}"] if result.lsns else []
+    return f"{result.place.topic}: {', '.join(done) or 'nothing new'}, {result.role} at {result.place.state}"
 
 
 def taken_over_text(taken_over: TakenOver) -> str:
@@ -247,15 +226,12 @@ def reset_text(done: TopicReset) -> str:
     return f"{end}; {changes} are on {done.branch}{first}, in this directory only: {steps}"
 
 
-_print_pushed = lines(pushed_text)
-_print_position = lines(position_text)
 _print_reset = taking_lines(reset_text)
 _print_taken_over = lines(taken_over_text)
 
 
-PUSH = Command("push", push, _print_pushed)
-PULL = Command("pull", pull, _print_position, is_slow=True)
-FETCH = Command("fetch", fetch, _print_position, is_slow=True)
-SYNC = Command("sync", sync, _print_synced)
-RESET = Command("reset", reset, _print_reset, reads=dry, takes=lambda values: values["discard"], is_slow=True)
-TAKEOVER = Command("takeover", takeover, _print_taken_over, is_slow=True)
+SYNC = Command("sync", sync, _print_synced, section="replicate")
+RESET = Command(
+    "reset", reset, _print_reset, reads=dry, takes=lambda values: values["discard"], is_slow=True, section="repair"
+)
+TAKEOVER = Command("takeover", takeover, _print_taken_over, is_slow=True, section="replicate")

@@ -75,9 +75,9 @@ def _listed(topic: str, name: str, tag: Tag) -> TagListed:
     )
 
 
-def _tag_row(listed: TagListed) -> Sequence[str]:
+def _tag_row(listed: TagListed) -> Sequence[str | Moment]:
     seq = "" if listed.seq is None else str(listed.seq)
-    return listed.tag, listed.branch, str(listed.lsn), seq, str(listed.created_at), listed.message
+    return listed.tag, listed.branch, str(listed.lsn), seq, listed.created_at, listed.message
 
 
 def tag_text(listed: TagListed) -> str:

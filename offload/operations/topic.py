@@ -159,7 +159,7 @@ def set_config(
     tail_interval: Annotated[str | None, About("Seal and offload the tail that often; never; default.")] = None,
     window: Annotated[str | None, About("Keep every past state that long, such as 30d; 0; default.")] = None,
 ) -> TopicConfigured:
-    """Change how a topic keeps its records, and when the daemon offloads it. The other options keep their values.
+    """Change how a topic keeps and offloads its records. The other options keep their values.
 
     Retention deletes whole sealed segments, so a topic keeps somewhat more than its cap. With a remote, it deletes a
     segment only after the segment is offloaded and read back. The remote learns a new window with the next offload. A
@@ -187,7 +187,7 @@ def set_config(
 
 
 def show(directory: Directory, topic: PlainTopicName) -> TopicDescribed:
-    """Show a topic's configuration, and where it begins and ends. A replica is shown as of its last sync."""
+    """Show a topic's configuration and its bounds. A replica is shown as of its last sync."""
     archive = directory.maybe_archive
     if archive is not None and archive.replication.is_replica(topic):
         config = archive.replication.config(topic)
@@ -230,7 +230,7 @@ def delete(
     dry_run: DryRun = False,
     yes: Yes = False,
 ) -> TopicDeleted | TopicGone | WouldTake:
-    """Delete a topic and all its records for good, if the remote has nothing of it.
+    """Delete a topic and all its records for good. This is for a topic of which the remote has nothing.
 
     If the topic has a history in the remote, the command needs --detach. It then offloads the rest, reads all of it
     back, and deletes the topic in this directory only. `seglog sync TOPIC` follows the topic again, and `seglog
@@ -258,7 +258,7 @@ def delete(
 
 
 def list_topics(directory: Directory) -> Iterator[TopicListed]:
-    """List the topics of this data directory, and those that it only follows."""
+    """List the topics of this directory. It also lists those that it only follows."""
     log, archive = directory.log, directory.maybe_archive
     replicas = archive.replication.replicas() if archive is not None else []
     for name in sorted({*log.topics(), *replicas}):
@@ -359,4 +359,6 @@ TOPIC_CREATE = Command("topic/create", create, _print_made)
 TOPIC_SET = Command("topic/set", set_config, _print_configured)
 TOPIC_SHOW = Command("topic/show", show, _print_shown, reads=always, role="read")
 TOPIC_DELETE = Command("topic/delete", delete, _print_gone, reads=dry, takes=always)
-TOPIC_LIST = Command("topic/list", list_topics, _print_listed, reads=always, role="read")
+TOPIC_LIST = Command(
+    "topic/list", list_topics, _print_listed, reads=always, role="read", section="everyday", aliases=("ls",)
+)

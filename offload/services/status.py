@@ -166,9 +166,10 @@ class StatusService(Owned):
             self._handles.check_chosen(handle)
         if handle is not None and not self._log.has_topic(name):
             tip, state = self._handles.tip(handle), self._replicas.state(handle)
-            return _status_of_replica(handle, tip, state, self._erasure(handle))
+            status = _status_of_replica(handle, tip, state, self._erasure(handle))
+            return replace(status, committed_at_ms=tip.made_at_ms)
         topic = self._log.get_topic(name)
-        return _status_of(
+        status = _status_of(
             topic,
             handle,
             self._replicas.sync_state(name),
@@ -177,6 +178,9 @@ class StatusService(Owned):
             offloaded_seq=self._handles.offloaded_seq(name),
             is_paused=self.is_paused(name),
         )
+        if handle is None or handle.is_collected:
+            return status
+        return replace(status, committed_at_ms=self._handles.tip(handle).made_at_ms)
 
     def _erasure(self, handle: Handle | None) -> ErasureState | None:
         """Return the erasure state of a topic.

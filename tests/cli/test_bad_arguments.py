@@ -30,6 +30,7 @@ _FIT = {
     "init": "",
     "append": "t lines",
     "read": "t",
+    "tail": "t",
     "delete": "t --before 2 --yes",
     "evict": "t --before 2 --yes",
     "truncate": "t --from 2 --yes",
@@ -40,9 +41,6 @@ _FIT = {
     "gc/plan": "",
     "gc/apply": "7",
     "gc/explain": "refs/t/main",
-    "push": "t",
-    "pull": "t",
-    "fetch": "t",
     "sync": "t",
     "reset": "t",
     "takeover": "t",
@@ -96,6 +94,8 @@ _FIT = {
     "topic/delete": "t --yes",
     "topic/list": "",
     "completion": "bash",
+    "help": "",
+    "version": "",
 }
 #: What no name can be, by what an argument names.
 _NAMED: dict[str, tuple[Case, ...]] = {

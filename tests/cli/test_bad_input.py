@@ -118,7 +118,7 @@ def test_another_remote_does_not_get_the_commits_of_the_real_one(started: Run, t
         assert f"{other} does not hold the history of t" in done.err
     (tmp_path / "archive").rename(tmp_path / "other")
     assert "lsn 1 " in started("--remote", other, "log", "t").text
-    assert "lsn 1" in started("--remote", other, "status").text
+    assert "lsn 1" in started("--remote", other, "status", "-v").text
 
 
 def test_usage_errors_exit_with_2(started: Run) -> None:

@@ -42,6 +42,9 @@ def data(run: Run, tmp_path: Path) -> Path:
 
 def test_commands_and_groups_complete() -> None:
     assert words("re") == ["read", "reset", "resume", "retry", "resolve", "restore", "recover"]
+    assert words("help", "re") == words("re")
+    assert words("ca") == ["cat"]
+    assert words("cat", "t", "--f") == words("read", "t", "--f")
     assert words("topic", "") == ["create", "set", "show", "delete", "list"]
     assert "branch" in words("")
     assert words("nonsense", "") == []
@@ -50,7 +53,7 @@ def test_commands_and_groups_complete() -> None:
 def test_options_of_the_command_complete() -> None:
     assert words("read", "t", "--f") == ["--from", "--fixed", "--follow"]
     assert words("--re") == ["--remote"]
-    assert words("topic", "list", "--") == ["--json", "--strict-time", "--plain", "--no-pager", "--help"]
+    assert words("topic", "list", "--") == ["--json", "--strict-time", "--plain", "--verbose", "--no-pager", "--help"]
     assert words("read", "--", "--f") == []
 
 
@@ -74,7 +77,7 @@ def test_the_shell_completes_files_itself(typed: tuple[str, ...], capsys: pytest
 
 def test_the_command_prints_them_with_their_help(capsys: pytest.CaptureFixture[str]) -> None:
     assert front_door(["__complete", "topic", "li"], {}, lambda *_, **__: None) == 0
-    assert capsys.readouterr().out == "list\tList the topics of this data directory, and those that it only follows.\n"
+    assert capsys.readouterr().out == "list\tList the topics of this directory.\n"
 
 
 # ---------------------------------------------------------------- names
@@ -113,10 +116,10 @@ def test_tags_complete(data: Path, run: Run) -> None:
 def test_a_replica_knows_the_tags_of_others_after_a_fetch(data: Path, run: Run, tmp_path: Path) -> None:
     assert run("tag", "create", "orders", "v1").code == 0
     assert run("init", "--remote", (tmp_path / "remote").as_uri(), directory="other").code == 0
-    assert run("fetch", "orders", directory="other").code == 0
+    assert run("sync", "orders", "--fetch", directory="other").code == 0
     assert words("tag", "delete", "orders", "", directory=tmp_path / "other") == ["v1"]
     assert run("tag", "delete", "orders", "v1").code == 0
-    assert run("fetch", "orders", directory="other").code == 0
+    assert run("sync", "orders", "--fetch", directory="other").code == 0
     assert words("tag", "delete", "orders", "", directory=tmp_path / "other") == []
 
 

@@ -119,22 +119,22 @@ def test_a_topic_may_have_a_window_of_its_own(started: Run) -> None:
 
 
 def test_status_tells_by_when_deleted_records_are_gone(started: Run) -> None:
-    assert "deleted" not in started("status", "orders").text
+    assert "deleted" not in started("status", "orders", "-v").text
     assert started("delete", "orders", "--before", "2", "--yes").code == 0
     before = rows(started, "status", "orders")
     assert before["unerased_objects"] == 1
-    assert "deleted records are still in 1 object of the remote" in started("status", "orders").text
+    assert "deleted records are still in 1 object of the remote" in started("status", "orders", "-v").text
     assert started("compact", "orders", "--erase", "--yes").code == 0
     after = rows(started, "status", "orders")
     assert after["unerased_objects"] == 0
     assert after["erased_by_ms"] > before["erased_by_ms"]
-    assert "what stays deleted is gone for good by 20" in started("status", "orders").text
+    assert "what stays deleted is gone for good by 20" in started("status", "orders", "-v").text
 
 
 def test_a_window_of_thousands_of_years_is_told(started: Run) -> None:
     assert started("topic", "set", "orders", "--window", "9999999d").code == 0
     assert started("delete", "orders", "--before", "3", "--yes").code == 0
-    for command in (["status", "orders"], ["log", "orders"]):
+    for command in (["status", "orders", "-v"], ["log", "orders"]):
         done = started(*command)
         assert (done.code, done.err) == (0, "")
 

@@ -24,7 +24,6 @@ from tests.worlds.command import Done, Run
 OTHERS = (
     "append t lines",
     "restore t --to head --as gone",
-    "copy t copied",
     "branch delete t gone --dry-run",
     "delete t --before 2 --dry-run",
     "offload t --dry-run",
@@ -49,7 +48,18 @@ OTHERS = (
     "follow {remote} standby --once",
     "-C third init --from {remote}",
 )
-SILENT = {"append", "bisect", "demo", "init", "serve", "completion", "tenant/check", "tenant/credentials"}
+SILENT = {
+    "append",
+    "bisect",
+    "demo",
+    "init",
+    "serve",
+    "completion",
+    "help",
+    "version",
+    "tenant/check",
+    "tenant/credentials",
+}
 """Commands of the list that tests run in another way, or that print no results."""
 
 

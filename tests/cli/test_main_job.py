@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -88,14 +89,18 @@ def test_branch_create_starts_at_the_head(started: Run) -> None:
 
 
 def test_status_tells_where_everything_is(started: Run) -> None:
-    assert "nothing offloaded" not in started("status").text
+    assert "only on this disk" not in started("status").text
     started("append", "t", stdin=b"a\nb\n")
-    assert "hot 1-2" in started("status", "t").text
-    assert "nothing offloaded" in started("status", "t").text
+    assert started("status", "t").text.endswith("\nt: 2 records, only on this disk\n")
+    assert "hot 1-2" in started("status", "t", "-v").text
+    assert "nothing offloaded" in started("-v", "status", "t").text
     started("seal", "t")
-    assert "seq 1-2 is sealed and not offloaded yet" in started("status").text
+    assert "seq 1-2 is sealed and not offloaded yet" in started("status", "-v").text
     started("offload", "--all", "--drop-hot")
-    assert "t: nothing hot, cold up to 2 (lsn 1)" in started("status").text
+    assert "  nothing hot, cold up to 2 (lsn 1)" in started("status", "-v").text
+    assert re.search(r"^t: 2 records, safe in file:///.* up to 2 \(20\S+Z\)$", started("status").text, re.MULTILINE)
+    started("append", "t", stdin=b"c\n")
+    assert started("status").text.endswith("Z), 1 only on this disk\n")
 
 
 def test_status_tells_of_each_run_what_pip_17_keeps_of_it(started: Run) -> None:
@@ -128,7 +133,7 @@ def test_dry_run_sends_nothing(started: Run) -> None:
     started("append", "t", stdin=b"x\n")
     started("seal", "t")
     assert "would be sent" in started("offload", "t", "--dry-run").text
-    assert "nothing offloaded" in started("status", "t").text
+    assert "nothing offloaded" in started("status", "t", "-v").text
 
 
 def test_without_a_remote_everything_local_works(run: Run) -> None:
@@ -136,7 +141,7 @@ def test_without_a_remote_everything_local_works(run: Run) -> None:
     run("append", "t", stdin=b"a\nb\nc\n")
     assert run("delete", "t", "--before", "2", "--yes").text == "deleted 1 record of t\n"
     assert run("read", "t").out == b"b\nc\n"
-    assert "all hot" in run("status").text
+    assert run("status").text.endswith(", remote none\nt: 2 records, only on this disk\n")
     for command in (
         ("offload", "t"),
         ("offload", "--all"),
@@ -173,7 +178,7 @@ def test_a_delete_holds_while_the_remote_is_away_and_reaches_it_later(started: R
     assert "the remote learns of it later" in waits.err
     assert started("delete", "t", "--before", "4", "--yes").text == "deleted 1 record of t\n"
     assert started("read", "t").out == b"d\n"
-    assert "2 deletes wait" in started("status", "t").text
+    assert "2 deletes wait" in started("status", "t", "-v").text
     started("seal", "t")
     started("offload", "t")
     assert [line.split()[4] for line in started("log", "t").text.splitlines()] == [

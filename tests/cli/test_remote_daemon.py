@@ -86,7 +86,9 @@ def test_a_command_for_files_here_is_refused_by_its_name(run: Run, tmp_path: Pat
 def test_each_command_is_served_or_refused_or_needs_no_directory() -> None:
     through_others = {"append", "bisect", "export"}
     of_tenants = {"tenant/policy", "tenant/bucket-policy", "tenant/check", "tenant/credentials", "tenant/list"}
-    assert {*SERVED_COMMANDS, *through_others, *LOCAL, "completion", "token/new", *of_tenants} == {*COMMANDS}
+    assert {*SERVED_COMMANDS, *through_others, *LOCAL, "completion", "help", "version", "token/new", *of_tenants} == {
+        *COMMANDS
+    }
 
 
 def test_a_missing_or_wrong_token_is_refused(away: Away, tmp_path: Path) -> None:

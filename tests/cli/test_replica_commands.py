@@ -1,4 +1,4 @@
-"""Test push, pull, fetch, sync, reset, takeover and recover, as a user types them.
+"""Test sync, reset, takeover and recover, as a user types them.
 
 The tests run them without a daemon, and through one.
 """
@@ -31,7 +31,7 @@ def two(run: Run, remote: str) -> Run:
 def ship(run: Run, lines: bytes, directory: str = "one") -> None:
     assert run("append", "t", stdin=lines, directory=directory).code == 0
     run("seal", "t", directory=directory)
-    done = run("push", "t", directory=directory)
+    done = run("sync", "t", "--push", directory=directory)
     assert done.code == 0, done.err
 
 
@@ -45,15 +45,35 @@ def test_a_second_directory_follows(two: Run) -> None:
     assert two("sync", "t", directory="two").text == "t: nothing new, replica at 2 r1\n"
     ship(two, b"c\n")
     ship(two, b"d\n")
-    assert two("pull", "t", directory="two").text == "t: 2 r1+2\n"
-    assert "t: replica, 2 r1+2: up to seq 2 (lsn 1)" in two("status", directory="two").text
+    assert two("sync", "t", "--fetch", directory="two").text == "t: 2 r1+2\n"
+    shown = two("status", "-v", directory="two").text.splitlines()
+    assert shown[1].startswith("t: 2 records, safe in file:///")
+    assert shown[1].endswith("Z), written elsewhere")
+    assert shown[2].startswith("  nothing hot, cold up to 2 (lsn 1), 2 r1+2, ")
     assert two("read", "t", directory="two").out == b"a\nb\n"
     [synced] = rows(two, "sync", "t")
     assert (synced["role"], synced["commits"], synced["state"]) == ("replica", 2, "4 r3")
     assert two("read", "t", directory="two").out == b"a\nb\nc\nd\n"
-    assert two("fetch", "t", directory="two").text == "t: 4 r3\n"
+    [fetched] = rows(two, "sync", "t", "--fetch")
+    assert (fetched["kind"], fetched["state"], fetched["remote_ahead"]) == ("sync_position", "4 r3", 0)
     [shown] = rows(two, "status", "t")
     assert (shown["is_replica"], shown["state"], shown["writer_epoch"]) == (True, "4 r3", 0)
+
+
+def test_a_push_and_a_fetch_do_half_of_a_sync_each(two: Run) -> None:
+    two("sync", "t", directory="two")
+    two("append", "t", stdin=b"c\n", directory="one")
+    two("seal", "t", directory="one")
+    done = two("sync", "t", "--fetch", directory="one")
+    assert (done.code, done.text) == (0, "t: 2+1 r1\n")  # it sends nothing
+    [pushed] = rows(two, "sync", "t", "--push", directory="one")
+    assert (pushed["kind"], pushed["role"], pushed["lsns"], pushed["state"]) == ("synced_topic", "writer", [2], "3 r2")
+    assert two("sync", "t", "--push", directory="one").text == "t: nothing new, writer at 3 r2\n"
+    assert two("sync", "t", "--push", directory="two").code == 3  # the log of a replica has no such topic
+    for words in (("--push", "--fetch"), ("--push", "--follow"), ("--fetch", "--follow")):
+        assert two("sync", "t", *words, directory="one").code == 2
+    for former in ("push", "pull", "fetch"):
+        assert two(former, "t", directory="one").code == 2
 
 
 def test_topic_commands_know_a_replica(two: Run) -> None:
@@ -93,9 +113,11 @@ def test_takeover_fences_and_reset_is_the_way_out(two: Run) -> None:
     assert done.text == "t is written here from seq 3 on (epoch 2)\n"
     two("append", "t", stdin=b"old\n", directory="one")
     two("seal", "t", directory="one")
-    fenced = two("push", "t", directory="one")
+    fenced = two("sync", "t", "--push", directory="one")
     assert (fenced.code, "was taken over by another writer" in fenced.err) == (4, True)
-    assert "FENCED at lsn 2" in two("status", directory="one").text
+    told = two("status", directory="one").text.splitlines()[-2:]
+    assert told[0].startswith("t: FENCED at lsn 2: another writer took it over (epoch 2); offload is stopped")
+    assert told[1] == "  to do: `seglog reset t --as NAME`"
     refused = two("reset", "t", directory="one")
     assert refused.code == 4
     assert "1 record and 0 deletes that the remote lacks" in refused.err

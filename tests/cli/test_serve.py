@@ -174,9 +174,9 @@ def test_commands_on_a_served_directory_go_through_the_daemon(
     own = json.loads(run("--json", "topic", "set", "t", "--tail-interval", "default").out)
     assert own["attributes"] == {"offload_after_s": "never"}
     assert run("topic", "set", "t", "--tail-interval", "soon").code == 2
-    assert "cold up to 4" in run("status", "t").text
+    assert "cold up to 4" in run("status", "t", "-v").text
     assert run("pause", "t").text == "t is paused\n"
-    assert "paused" in run("status", "t").text
+    assert "t: PAUSED: the daemon does not offload it\n  to do: `seglog resume t`\n" in run("status", "t").text
     assert run("retry", "t").code == 0
     assert run("uploads").text == "none\n"
     assert daemon.end() == 0

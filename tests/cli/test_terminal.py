@@ -33,14 +33,19 @@ def started(run: Run, tmp_path: Path) -> Run:
 
 
 def test_a_terminal_gets_the_same_text_with_colours(started: Run, on_terminal: Shown) -> None:
-    for words in (("log", "t", "--graph", "--stat"), ("points", "t"), ("show", "t", "head"), ("diff", "t:seq:1")):
+    for words in (
+        ("log", "t", "--graph", "--stat", "-v"),
+        ("points", "t", "-v"),
+        ("show", "t", "head"),
+        ("diff", "t:seq:1"),
+    ):
         shown = on_terminal(*words)
         assert shown != without_styles(shown), words
         assert without_styles(shown) == started(*words).text, words
 
 
 def test_a_terminal_gets_a_table_where_a_pipe_gets_lines(started: Run, on_terminal: Shown) -> None:
-    for words, columns in ((("branch", "list", "t"), ["branch", "volume"]), (("oplog",), ["number", "time"])):
+    for words, columns in ((("branch", "list", "t"), ["branch", "made"]), (("oplog",), ["number", "time"])):
         header, rule, *rows = without_styles(on_terminal(*words)).splitlines()
         assert header.split()[:2] == columns
         assert set(rule.strip()) == {"─"}
@@ -61,7 +66,10 @@ def test_plain_output_is_that_of_a_pipe(started: Run, on_terminal: Shown, monkey
 
 def test_long_output_goes_through_the_pager(started: Run, on_terminal: Shown, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PAGER", "sed s/^/paged:/")
-    assert on_terminal("log", "t").startswith("paged:")
+    shown = on_terminal("log", "t")
+    assert shown.startswith("paged:")
+    assert without_styles(shown) != shown  # a pager shows what the terminal would
+    assert " ago  " in shown
     assert "paged:" not in on_terminal("log", "t", "--no-pager")
     assert "paged:" not in on_terminal("log", "t", "--plain")
     assert "paged:" not in on_terminal("read", "t")
@@ -126,7 +134,7 @@ def test_a_bar_of_a_counter_hides_while_a_result_is_printed(monkeypatch: pytest.
 def test_a_daemon_tells_its_progress(started: Run, tmp_path: Path) -> None:
     with served(tmp_path / "data", (tmp_path / "remote").as_uri()) as daemon:
         client = DaemonClient(f"unix:{tmp_path / 'data'}")
-        for path in ("offload", "push", "sync", "compact"):
+        for path in ("offload", "sync", "compact"):
             daemon.append("t", path.encode())
             _told(client, "seal")
             first, *_, last = _told(client, path)
@@ -134,8 +142,7 @@ def test_a_daemon_tells_its_progress(started: Run, tmp_path: Path) -> None:
             assert first == (f"{path} t", total, 0, "bytes")
             assert (title, total) == (f"{path} t", count)
             assert count > 0 or path == "compact"  # the objects are too few to be merged
-        for path in ("fetch", "pull"):
-            assert _told(client, path)[0] == (f"{path} t", None, 0, "commits")
+        assert _told(client, "sync", topic="t", fetch=True)[0] == ("sync t", None, 0, "commits")
         assert {(title, unit) for title, _, _, unit in _told(client, "gc", grace="0")} == {
             ("gc, reading commits", "volumes"),
             ("gc, searching", "volumes"),
@@ -146,7 +153,7 @@ def test_a_daemon_tells_its_progress(started: Run, tmp_path: Path) -> None:
     shown.close()
 
 
-def _told(client: DaemonClient, path: str, **values: str) -> list[tuple[str, int | None, int, str]]:
+def _told(client: DaemonClient, path: str, **values: str | bool) -> list[tuple[str, int | None, int, str]]:
     """Run a command, by default on the topic `t`, and return the progress that the daemon told."""
     told: list[tuple[str, int | None, int, str]] = []
     command = COMMANDS[path]

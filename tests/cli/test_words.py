@@ -56,10 +56,12 @@ def test_the_options_of_the_top_stand_before_the_command_and_json_after_it_too()
         "debug": False,
         "strict_time": False,
         "plain": False,
+        "verbose": False,
         "no_pager": False,
         "daemon": None,
         "token_file": None,
         "store_timeout": None,
+        "all": False,
     }
     assert request.options == top
     assert parsed("-Cdata topic --json list").options["as_json"] is True
@@ -101,6 +103,13 @@ def test_values_have_their_kinds() -> None:
         ("topic create --help", "help", "topic/create"),
         ("", "no command", ""),
         ("topic", "no command", "topic"),
+        ("-h", "help", ""),
+        ("help", "help", ""),
+        ("help topic", "help", "topic"),
+        ("help topic create", "help", "topic/create"),
+        ("ls -h", "help", "topic/list"),
+        ("version", "version", ""),
+        ("version --help", "help", "version"),
         ("--version", "version", ""),
         ("--version --help", "version", ""),
     ],

@@ -16,6 +16,7 @@ def place(columns: int) -> Path:
 
 
 def make(columns: int) -> str:
-    return "\n".join(
+    full = f"$ seglog help --all\n{help_text('', columns, is_full=True)}\n"
+    return full + "\n".join(
         f"$ seglog {path.replace('/', ' ')}\n{help_text(path, columns)}" for path in ("", *GROUPS, *COMMANDS)
     )

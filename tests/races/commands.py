@@ -90,10 +90,9 @@ CHANGES: dict[str, Call] = {
     "pause": _t("pause"),
     "resume": _t("resume"),
     "retry": _t("retry"),
-    "push": _t("push"),
-    "pull": _t("pull"),
-    "fetch": _t("fetch"),
     "sync": _t("sync"),
+    "sync and push": _t("sync", push=True),
+    "sync and fetch": _t("sync", fetch=True),
     "reset": _t("reset", discard=True, yes=True),
     "takeover": _t("takeover"),
     "resolve and pin": _t("resolve", to="lsn:1", pin="1h"),
@@ -119,6 +118,7 @@ READS: dict[str, Call] = {
     "offload and export": _export,
     "read": _t("read"),
     "read the past": _t("read", at="lsn:1"),
+    "tail": _t("tail"),
     "gc/explain": rpc("/rpc/gc/explain", key="refs/t/f"),
     "cost": rpc("/rpc/cost"),
     "status": _t("status"),
@@ -167,7 +167,7 @@ LOST_NAMES = ("KeyChanged", "VolumeHasName", "NotUndone")
 
 #: Reads of records, which show one state. Of the other answers only the status counts: a list or a report may begin
 #: before another command and end after it.
-_OF_ONE_STATE = ("/read", "/diff", "/resolve", "/records")
+_OF_ONE_STATE = ("/read", "/tail", "/diff", "/resolve", "/records")
 _COUNTS = ("records", "dropped", "carried")
 _OF_CACHES = ("hot_first_seq", "hot_bytes")
 _RANDOM = ("volume", "hash", "sid", "pin", "pinned_until", "next_commit")

@@ -189,8 +189,9 @@ def reported_by_child(tell: Callable[[FramesRead], None], source: Iterator[Frame
 
 
 def describe_status(found: TopicStatus) -> str:
-    """Return the line of `seglog status` on a topic of which no offload runs."""
-    return status._describe(found, None)
+    """Return the trouble that `seglog status` tells of a topic of which no offload runs."""
+    topic = status.ArchivedTopic(found, None, None, None, None, None, None)
+    return "\n".join(text for text, _ in status._trouble(topic))
 
 
 def looks_of(service: Service) -> Mapping[str, Callable[[], Awaitable[None]]]:

@@ -28,6 +28,7 @@ class TopicWork:
     failed_at_ms: int = 0
     delay_ms: int = 0
     last_error: str | None = None
+    hint: str | None = None
     unsealed_since_ms: int | None = None
     unsealed_from_seq: int = 0
     succeeded_at_ms: int | None = None
@@ -76,7 +77,7 @@ class TopicWorks:
         delay_ms = backoff.delay_ms(work.failures, random.random())
         work.failed_at_ms, work.delay_ms = self._now_ms(), delay_ms
         self.warn(name, f"offload failed, next try in {delay_ms / 1000:.1f} s", error)
-        work.last_error = str(error)
+        work.last_error, work.hint = str(error), getattr(error, "hint", None)
 
     def warn(self, name: str, result: str, error: Exception) -> None:
         """Log a failure, and what it means for the topic. A divergence lasts, so the daemon logs it once.

@@ -54,7 +54,7 @@ def test_a_route_without_a_role_does_not_start() -> None:
 
 def test_each_command_has_a_role_and_one_that_always_reads_needs_read() -> None:
     for_readers = {path for path, each in COMMANDS.items() if each.role == "read"}
-    assert for_readers == {path for path, each in COMMANDS.items() if path == "read" or _reads_always(path)}
+    assert for_readers == {path for path, each in COMMANDS.items() if path in ("read", "tail") or _reads_always(path)}
 
 
 def _reads_always(path: str) -> bool:

@@ -47,13 +47,9 @@ def _phases(log: Log, archive: Archive, path: str, title: str, **values: Any) ->
 
 
 def test_the_commits_that_are_fetched_are_counted(tmp_path: Path, store: MemoryStore) -> None:
-    for path, title, count in (
-        ("fetch", "fetch t", COMMITS),
-        ("pull", "pull t", COMMITS),
-        ("takeover", "takeover t", 9),
-    ):
+    for path, values, count in (("sync", {"fetch": True}, COMMITS), ("takeover", {}, 9)):
         with opened(tmp_path / path, store) as (log, archive):
-            found = _phases(log, archive, path, title, topic="t")
+            found = _phases(log, archive, path, f"{path} t", topic="t", **values)
             assert found["reading commits"] == (count, "commits")
 
 
