@@ -17,6 +17,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -38,8 +39,10 @@ from tests import work
 from tests.faults.small_disk import SmallDisk, small_disk
 from tests.seams.log import engine_of
 from tests.worlds.asgi import BYTES, asked
-from tests.worlds.command import ROOT
+from tests.worlds.command import ROOT, Done, Run, run
 from tests.worlds.services import serving
+
+__all__ = ["run"]
 
 _MIB = 1024 * 1024
 _DISK_BYTES = 12 * _MIB
@@ -400,3 +403,28 @@ def test_an_append_that_a_full_disk_cuts_says_how_much_is_in(tmp_path: Path) -> 
         assert 0 < head < 5000
         assert f"seq 1 to {head} were appended, the rest was not" in done.stderr
         assert f"--skip-lines {head}" in done.stderr
+
+
+def test_the_way_out_of_a_full_disk_is_three_commands(tmp_path: Path, run: Run) -> None:
+    """An operator asks for the status, types the command that it names, and appends again."""
+    lines = b"".join(b"%d " % number + _VALUE + b"\n" for number in range(1000))
+    with small_disk(tmp_path / "disk", 32 * _MIB) as disk:
+
+        def seglog_at_night(*words: str, stdin: bytes = b"") -> Done:
+            return run("-C", str(disk.path / "data"), *words, stdin=stdin, directory=None)
+
+        assert seglog_at_night("init", "--remote", (tmp_path / "remote").as_uri()).code == 0
+        settings = disk.path / "data" / "seglog.toml"
+        log = "[log]\nwal_file_bytes = 1048576\nmax_record_bytes = 65536\ndisk_reject_bytes = 6291456\n"
+        settings.write_text(settings.read_text().replace("[log]\n", log))
+        for _ in range(40):
+            last = seglog_at_night("append", "web", stdin=lines)
+        assert last.code == 1
+        assert "appends then work again" in last.err
+
+        status = seglog_at_night("status")
+        assert "DISK" in status.text
+        [named] = re.findall(r"to do: .*?`seglog (offload [^`]*)`", status.text)
+        assert seglog_at_night(*named.split()).code == 0
+        assert seglog_at_night("append", "web", stdin=b"again\n").code == 0
+        assert seglog_at_night("tail", "web", "-n", "1").out == b"again\n"
