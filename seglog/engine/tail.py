@@ -69,11 +69,14 @@ class Tail:
         # One statement, because an interrupt hits only between calls.
         self.bytes, self.end_seq = self.bytes + length, self.end_seq + 1
 
-    def extend(self, file: int, offset: int, lengths: Sequence[int], ts_ms: int) -> None:
-        """Add records that lie one after the other from `offset` of a WAL file on. An interrupt leaves all or none."""
+    def extend(self, file: int, offset: int, lengths: Sequence[int], ts_ms: int | Sequence[int]) -> None:
+        """Add records that lie one after the other from `offset` of a WAL file on, with one time or a time for each.
+
+        An interrupt leaves all or none.
+        """
         if len(lengths) < _MANY:
-            offsets = accumulate(lengths, initial=offset)
-            self._append(b"".join(map(_ROW.pack, repeat(file), offsets, lengths, repeat(ts_ms))), sum(lengths))
+            offsets, times = accumulate(lengths, initial=offset), repeat(ts_ms) if isinstance(ts_ms, int) else ts_ms
+            self._append(b"".join(map(_ROW.pack, repeat(file), offsets, lengths, times)), sum(lengths))
             return
         sizes = np.array(lengths, np.int64)
         ends = sizes.cumsum()

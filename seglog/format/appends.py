@@ -32,7 +32,7 @@ from seglog.format.frame import (
 from seglog.format.frames import framed, scatter
 from seglog.format.lines import Lines
 
-__all__ = ["EncodedFrames", "encode_appends"]
+__all__ = ["EncodedFrames", "encode_appends", "encode_timed"]
 
 #: Frames that lie one after the other in a few byte strings, the length of each frame, and the sum of the lengths.
 EncodedFrames: TypeAlias = tuple[Sequence[bytes], Sequence[int], int]
@@ -83,6 +83,18 @@ def encode_appends(
         lengths += [overhead + size]
         total += overhead + size
     return frames if records == 1 else [b"".join(frames)], lengths, total
+
+
+def encode_timed(
+    topic_id: int, seqs: range, times_ms: Sequence[int], values: Sequence[bytes], **same: Any
+) -> EncodedFrames:
+    """Return the frames of `encode_appends`, each with a time of its own."""
+    frames = [
+        encode_appends(topic_id, range(seq, seq + 1), ts_ms, [value], **same)[0][0]
+        for seq, ts_ms, value in zip(seqs, times_ms, values, strict=True)
+    ]
+    lengths = [*map(len, frames)]
+    return [b"".join(frames)], lengths, sum(lengths)
 
 
 def _encode_many(same: tuple[int, ...], labels: bytes, values: Sequence[bytes]) -> EncodedFrames:

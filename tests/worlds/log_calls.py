@@ -78,8 +78,9 @@ APPEND = {
     "if_head": "whole",
     "key": "text",
     "if_incarnation": "text",
+    "times_ms": "wholes",
 }
-APPEND_OPTIONAL = "tag node durability producer if_head key if_incarnation"
+APPEND_OPTIONAL = "tag node durability producer if_head key if_incarnation times_ms"
 DELETE = {"before": "whole", "tag": "text", "start": "whole", "end": "whole", "seqs": "wholes", "epoch": "whole"}
 DELETE_OPTIONAL = "before tag start end seqs epoch"
 OPEN = {
