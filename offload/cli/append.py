@@ -134,7 +134,7 @@ def append(
     if keep_times and input_format != Format.JSONL:
         raise InvalidParameters("--keep-times needs --format jsonl, because lines have no times")
     if follow:
-        if file is None or not (file.is_file() or file.parent.is_dir()) or skip_lines:
+        if file is None or str(file) == "-" or skip_lines:
             raise InvalidParameters("--follow needs a FILE, and takes no --skip-lines")
         kept = file.with_name(f"{file.name}.seglog") if state is None else state
         _follow(session, topic, file, kept, (Format(input_format), tag, node), durability, keep_times)

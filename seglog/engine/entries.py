@@ -95,8 +95,7 @@ class AppendEntry(Entry):
         self.owner, self.turn, self.error = 0, None, None
         self.is_done = self.left = False
         self._state, self._ts_ms, self._unit = state, ts_ms, unit
-        self._times: int | Sequence[int] = ts_ms if times is None else times
-        self._last_ms = ts_ms if times is None else times[-1]
+        self._times, self._last_ms = times, ts_ms if times is None else times[-1]
         self._first_seq, self._last_seq = seqs.start, seqs.stop - 1
         self._ahead, self._lengths, self._frames_bytes = ahead, lengths, frames_bytes
 
@@ -119,7 +118,7 @@ class AppendEntry(Entry):
             elif self._first_seq == self._last_seq:
                 state.tail.add(file, offset + self._ahead, self._frames_bytes, self._last_ms)
             else:
-                state.tail.extend(file, offset + self._ahead, self._lengths, self._times)
+                state.tail.extend(file, offset + self._ahead, self._lengths, self._last_ms, self._times)
             if self._unit is not None:
                 state.publish_unit(self._unit, self._ts_ms)
             in_flight_bytes = state.in_flight_bytes - self._frames_bytes

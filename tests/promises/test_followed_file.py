@@ -15,7 +15,7 @@ import shutil
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import pytest
 
@@ -45,6 +45,7 @@ class _Rotated:
         self._files = [b""]
         self._number = 0
         self._is_copied = False
+        self._late: IO[bytes] | None = None
         self._looks = 0
         self.rotations = 0
         self.unsure: set[bytes] = set()
@@ -54,12 +55,31 @@ class _Rotated:
         return [line for text in self._files for line in text.removesuffix(b"\n").split(b"\n") if text]
 
     def step(self) -> None:
-        """Do something. The cut of a rotation is within a second of its copy, so within four looks of the follower."""
-        is_copied = self._is_copied
+        """Do something. A rotation ends within a second, so within four looks of the follower.
+
+        Until then, some lines go to the file that has another name now, or come between a copy and its cut.
+        """
+        is_rotating = self._is_copied or self._late is not None
         self._chance.choice([self.write, self.write, self.rotate, lambda: None])()
-        self._looks = self._looks + 1 if is_copied else 0
-        if self._is_copied and self._looks == 3:
+        self._looks = self._looks + 1 if is_rotating else 0
+        if self._late is not None and is_rotating:
+            self._write_late(self._late)
+        if self._looks == 3:
+            self.end_rotation()
+
+    def end_rotation(self) -> None:
+        """Cut the file that was copied, or close the one that was renamed."""
+        if self._is_copied:
             self.rotate()
+        if self._late is not None:
+            self._late.close()
+            self._late = None
+
+    def _write_late(self, stream: IO[bytes]) -> None:
+        text = b"late %04d\n" % self._number
+        self._number += 1
+        stream.write(text)
+        self._files[-2] += text
 
     def write(self, *, is_whole: bool = False) -> None:
         """Append some lines, of which the last one may lack its end."""
@@ -75,7 +95,7 @@ class _Rotated:
 
     def rotate(self) -> None:
         """Rotate as `create`, `nocreate` and `copytruncate` of logrotate do. The cut of the last may come later."""
-        if not self.path.exists() or not self.path.stat().st_size:
+        if self._late is not None or not self.path.exists() or not self.path.stat().st_size:
             return
         if not self._is_copied:
             self._shift()
@@ -92,15 +112,15 @@ class _Rotated:
             self.path.rename(first)
             if way == "create":
                 self.path.touch()
-        if self._chance.random() < 0.3:
+                self._late = first.open("ab", buffering=0) if self._chance.random() < 0.5 else None
+        if self._late is None and self._chance.random() < 0.3:
             self._compress(1)
         self._files.append(b"")
         self.rotations += 1
 
     def finish(self) -> None:
         """End a rotation in progress, and write whole lines."""
-        if self._is_copied:
-            self.rotate()
+        self.end_rotation()
         self.write(is_whole=True)
 
     def _name(self, number: int) -> Path:
@@ -196,7 +216,7 @@ def _history(root: Path, chance: random.Random) -> tuple[int, int]:
     return kills, written.rotations
 
 
-@amounts(60, all=600, soak=4000, part=8)
+@amounts(60, all=600, soak=10_000, part=8)
 def test_each_line_is_there_once_over_kills_and_rotations(
     tmp_path: Path, amount: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -212,7 +232,7 @@ def test_each_line_is_there_once_over_kills_and_rotations(
 
 
 @pytest.mark.parametrize("with_daemon", [False, True])
-@amounts(2, all=20, soak=200, part=8)
+@amounts(2, all=20, soak=150, part=8)
 def test_each_line_is_there_once_over_kills_of_processes(tmp_path: Path, amount: int, with_daemon: bool) -> None:
     chance = random.Random(seed_of(f"followed by processes {with_daemon}"))
     written, data = _Rotated(tmp_path / "app.log", chance), tmp_path / "data"
@@ -228,6 +248,7 @@ def test_each_line_is_there_once_over_kills_of_processes(tmp_path: Path, amount:
         for look in range(looks):
             (written.rotate if look == rotation else written.write)()
             time.sleep(0.01)
+        written.end_rotation()
         if daemon is not None and chance.random() < 0.5:
             daemon.kill()
             daemon = ServedDirectory(data, {})
