@@ -216,7 +216,7 @@ def _history(root: Path, chance: random.Random) -> tuple[int, int]:
     return kills, written.rotations
 
 
-@amounts(60, all=600, soak=10_000, part=8)
+@amounts(60, all=600, soak=6000, part=8)
 def test_each_line_is_there_once_over_kills_and_rotations(
     tmp_path: Path, amount: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
