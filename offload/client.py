@@ -15,6 +15,7 @@ from seglog.client.address import SOCKET_FILE, Address, address_of, check_token
 from seglog.client.connections import Broken, Connections, Request, Stream, tls_context
 from seglog.errors import DaemonError, DaemonGone
 from seglog.format.lines import Lines
+from seglog.values.producer import Appended, ProducerBatch
 
 __all__ = ["DaemonClient", "RemoteTopic"]
 
@@ -83,12 +84,13 @@ class DaemonClient:
     def topic(self, name: str) -> RemoteTopic:
         return RemoteTopic(self, name)
 
-    def append(self, request: Request) -> range:
-        """Send an append, and return the seqs. Raises `DaemonError`, `DaemonGone`."""
+    def append(self, request: Request) -> Appended:
+        """Send an append, and return the answer. Raises `DaemonError`, `DaemonGone`."""
         from seglog.client.answers import receipt_of
 
         with self._answer(request) as answer:
-            return receipt_of(request, answer.whole()).seqs
+            receipt = receipt_of(request, answer.whole())
+            return Appended(receipt.seqs, receipt.duplicate)
 
     @contextmanager
     def _answer(self, request: Request) -> Generator[Stream]:
@@ -110,8 +112,16 @@ class RemoteTopic:
         self._client = client
         self._name = name
 
+    def append(self, values: Lines | Sequence[bytes], **options: Any) -> range:
+        """Append as `Topic.append` does, and return the seqs. Without values, return an empty range from 0.
+
+        Raises `InvalidArgument`, `DaemonError` and `DaemonGone`. After `DaemonGone`, the caller cannot know what was
+        appended.
+        """
+        return self.append_once(values, **options).seqs
+
     @checked
-    def append(
+    def append_once(
         self,
         values: Lines | Sequence[bytes],
         *,
@@ -119,20 +129,18 @@ class RemoteTopic:
         node: str | None = None,
         unterminated: bool = False,
         durability: str | None = None,
-    ) -> range:
-        """Append as `Topic.append` does, and return the seqs. Without values, return an empty range from 0.
-
-        Raises `InvalidArgument`, `DaemonError` and `DaemonGone`. After `DaemonGone`, the caller cannot know what was
-        appended.
-        """
+        producer: ProducerBatch | None = None,
+    ) -> Appended:
+        """Append as `Topic.append_once` does. Raises what `append` does; a caller with a producer may then repeat."""
         from seglog.client.bodies import LINES_TYPE
         from seglog.client.requests import AppendLabels, append_request
 
         labels = AppendLabels(tag, node, unterminated, durability)
         if isinstance(values, Lines):
-            request = append_request(self._name, (), labels)
-            return self._client.append(request._replace(headers={"Content-Type": LINES_TYPE}, body=values.text))
-        return self._client.append(append_request(self._name, values, labels))
+            request = append_request(self._name, (), labels, producer=producer)
+            headers = {**request.headers, "Content-Type": LINES_TYPE}
+            return self._client.append(request._replace(headers=headers, body=values.text))
+        return self._client.append(append_request(self._name, values, labels, producer=producer))
 
 
 def _place_of(address: Address) -> str:

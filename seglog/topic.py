@@ -28,7 +28,7 @@ from seglog.values.seq_set import SeqSet, seq_set
 from seglog.view import explained, guarded
 from seglog.writing import write
 from seglog.writing.append import PLAIN, AppendOptions, append
-from seglog.writing.conditions import incarnation_of, know_log_id
+from seglog.writing.conditions import incarnation_of, know_log_id, plain_times
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -174,6 +174,7 @@ class Topic:
         if_head: int | None = None,
         key: str | None = None,
         if_incarnation: str | None = None,
+        times_ms: Sequence[int] | None = None,
     ) -> range:
         """Append records, all or none, and return their seqs when they are as safe as `durability` says.
 
@@ -188,6 +189,8 @@ class Topic:
         `KeyReused`. A topic with 10,000 keys raises `TooManyKeys`. With `if_head`, raise `HeadMoved` unless that seq is
         the topic's last one; 0 means no record. With `if_incarnation`, raise
         `OtherIncarnation` unless the topic has it (`incarnation`).
+        `times_ms` are the times of the values, in place of the clock's: ascending, none below `last_ts_ms`, and none
+        more than five minutes ahead of the clock. An age counts from them: with a ttl, old records are gone at once.
         If the topic does not exist, it is made with the log's `topic_defaults`. A branch is not made: only its maker
         knows where it starts. In that case, raise `NoSuchTopic`.
         Raise `RecordTooLarge`, `InvalidLabel`, `InvalidSetting`, `DiskFull` or `LogClosed` with nothing appended. After
@@ -198,6 +201,8 @@ class Topic:
             options = AppendOptions(tag, node, unterminated, durability, producer, if_head, key, if_incarnation)
         elif producer is not None or if_head is not None or key is not None or if_incarnation is not None:
             options = AppendOptions(producer=producer, if_head=if_head, key=key, if_incarnation=if_incarnation)
+        if times_ms is not None:
+            options = options._replace(times_ms=plain_times(times_ms))
         return append(self._engine, self.name, values, options)[0]
 
     def append_once(
@@ -212,13 +217,15 @@ class Topic:
         if_head: int | None = None,
         key: str | None = None,
         if_incarnation: str | None = None,
+        times_ms: Sequence[int] | None = None,
     ) -> Appended:
         """Append records as `append` does, and say whether the topic had them already.
 
         The log decides that under the lock that assigns seqs, so of several equal calls one is no duplicate. Without
         `producer` and `key` no append is a duplicate. Raise the errors of `append`.
         """
-        options = AppendOptions(tag, node, unterminated, durability, producer, if_head, key, if_incarnation)
+        times = None if times_ms is None else plain_times(times_ms)
+        options = AppendOptions(tag, node, unterminated, durability, producer, if_head, key, if_incarnation, times)
         return Appended(*append(self._engine, self.name, values, options))
 
     def append_stream(

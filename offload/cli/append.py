@@ -5,6 +5,7 @@ After Ctrl-C or SIGTERM the batch on its way ends first, so that the command kno
 
 from __future__ import annotations
 
+import io
 import shlex
 import signal
 import sys
@@ -20,7 +21,7 @@ from offload.cli.execution import directory_of, progress
 from offload.cli.session import Session
 from offload.cli.stopped import told
 from offload.cli.streams import SIGNALS, is_raised, stop_of
-from offload.errors import InvalidInput, NoSuchFile, OffloadError
+from offload.errors import InvalidInput, InvalidParameters, NoSuchFile, OffloadError
 from offload.operations import append as use
 from offload.operations.append import Appended, Format, RecordSink
 from offload.operations.command import About, Command, TopicName
@@ -95,6 +96,7 @@ class Interrupts:
 
 
 _NOTHING = "; nothing was appended"
+_UNUSED = "ts_ms was not used: --keep-times keeps it"
 
 
 def append(
@@ -114,17 +116,36 @@ def append(
     skip_lines: Annotated[
         int, About("Leave out so many lines at the start, to continue after an error or Ctrl-C.", least=0)
     ] = 0,
+    keep_times: Annotated[bool, About("With jsonl: the records get the ts_ms of their lines, which ascend.")] = False,
+    follow: Annotated[
+        bool, About("Wait for more lines of FILE without end, over its rotations. Each line is there once.")
+    ] = False,
+    state: Annotated[
+        Path | None, About("With --follow: the file for the place in FILE.", shown_default="FILE.seglog")
+    ] = None,
 ) -> None:
     """Append lines of a file or of standard input. The command prints their seqs.
 
     No byte changes: `seglog append t FILE` and `seglog read t` give FILE again, whatever its line ends.
+    With --follow, the command begins with the start of FILE, and later goes on where it ended, also after a kill.
     Example: seglog append access /var/log/nginx/access.log --tag web1
+    Example: seglog append access --follow /var/log/nginx/access.log --state /var/lib/seglog/access.place
     """
+    if keep_times and input_format != Format.JSONL:
+        raise InvalidParameters("--keep-times needs --format jsonl, because lines have no times")
+    if follow:
+        if file is None or str(file) == "-" or skip_lines:
+            raise InvalidParameters("--follow needs a FILE, and takes no --skip-lines")
+        kept = file.with_name(f"{file.name}.seglog") if state is None else state
+        _follow(session, topic, file, kept, (Format(input_format), tag, node), durability, keep_times)
+        return
+    if state is not None:
+        raise InvalidParameters("--state is for --follow")
     other_format = None if input_format == Format.LINES else str(input_format)
     options = {"format": other_format, "tag": tag, "node": node, "durability": durability}
-    reached = _Reached(_Resume(topic, "-" if file is None else str(file), options, skip_lines))
+    reached = _Reached(_Resume(topic, "-" if file is None else str(file), options, skip_lines, keep_times))
     with told(reached.text), reached.interrupts:
-        with _stream(file) as (stream, size), _sink(session, topic, durability) as sink:
+        with _stream(file) as (stream, size), _sink(session, topic, durability, keep_times) as sink:
             batches = use.batches(
                 stream,
                 Format(input_format),
@@ -133,11 +154,54 @@ def append(
                 max_record_bytes=session.log_settings().max_record_bytes,
                 is_file=size is not None,
                 skip_lines=skip_lines,
+                times_from=getattr(sink, "last_ts_ms", 0) if keep_times else None,
             )
             with progress(f"append {topic}", size, is_shown=session.shows_progress) as advance:
                 done = _append(sink, topic, _advancing(batches, advance), durability, reached)
+        if done.has_unused_times:
+            session.output.note(_UNUSED)
         seqs = f", seq {done.first_seq} to {done.last_seq}" if done.appended else ""
         session.output.show(done, f"appended {counted(done.appended)} to {topic}{seqs}")
+
+
+def _follow(
+    session: Session,
+    topic: str,
+    file: Path,
+    state: Path,
+    form: tuple[Any, ...],
+    durability: str | None,
+    keep_times: bool,
+) -> None:
+    """Append the lines of a growing file until a signal or an error ends that."""
+    from uuid import uuid4
+
+    from offload.operations.growing_file import GrowingFile, Place, PlaceFile
+
+    longest, count = session.log_settings().max_record_bytes, 0
+    kind, tag, node = form
+    if not file.is_file() and not state.exists():
+        raise NoSuchFile(file)
+
+    def batches_of(lines: bytes) -> Iterator[Batch]:
+        options: dict[str, Any] = {"tag": tag, "node": node, "max_record_bytes": longest, "is_file": False}
+        return use.batches(io.BytesIO(lines), kind, **options, times_from=0 if keep_times else None)
+
+    places, interrupts = PlaceFile(state), Interrupts()
+    place = places.load(topic)
+    if place is None:
+        found = file.stat()
+        place = Place(topic, f"follow-{uuid4().hex}", inode=(found.st_dev, found.st_ino))
+        places.save(place)
+    line = lambda: f"interrupted: {counted(count)} were appended; the same command goes on behind them"  # noqa: E731
+    with told(line), interrupts, _sink(session, topic, durability, keep_times) as sink:
+        note = session.output.note
+        growing = GrowingFile(file, longest, note)
+        follower = use.Follower(sink, growing, places, place, batches_of, note, durability, keep_times)
+        for batch in interrupts.during(follower.batches()):
+            if batch.times_ms and not keep_times and not count:
+                note(_UNUSED)
+            count += len(follower.append(batch, interrupts.check))
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,6 +212,7 @@ class _Resume:
     file: str
     options: Mapping[str, str | None]
     skipped: int
+    keeps_times: bool
 
     def command(self, done: Appended) -> str:
         """Return the command that appends the rest. Its records get the same labels and the same durability."""
@@ -155,6 +220,7 @@ class _Resume:
         for name, value in self.options.items():
             if value is not None:
                 words += [f"--{name}", value]
+        words += ["--keep-times"] if self.keeps_times else []
         words += ["--skip-lines", str(self.skipped + done.line_count)]
         return " ".join(map(shlex.quote, words))
 
@@ -187,7 +253,8 @@ def _append(
     """Append the batches, and return the total. If an error ends this early, say how far the appends came."""
     done: Appended | None = None
     try:
-        for done in use.append(sink, topic, reached.interrupts.during(batches), durability):
+        keeps_times = reached.resume.keeps_times
+        for done in use.append(sink, topic, reached.interrupts.during(batches), durability, keeps_times):
             reached.done = done
             reached.interrupts.check()
     except Exception as error:
@@ -244,10 +311,12 @@ def _opened(file: Path) -> BinaryIO:
 
 
 @contextmanager
-def _sink(session: Session, topic: str, durability: str | None) -> Iterator[RecordSink]:
+def _sink(session: Session, topic: str, durability: str | None, keep_times: bool) -> Iterator[RecordSink]:
     """Yield the topic that takes the records. While a daemon holds the directory, the daemon appends them."""
     daemon = session.daemon()
     if daemon is not None:
+        if keep_times:
+            raise InvalidParameters("a daemon gives records its own times: stop it, then repeat with --keep-times")
         yield daemon.topic(topic)
         return
     with directory_of(session) as directory:

@@ -3,8 +3,8 @@
     lines   A record is the bytes between two line feeds. Every other byte (CR, NUL, invalid UTF-8) is part of it. A
             last line without a line feed becomes a record marked `unterminated`. `read` writes it without a line feed.
     jsonl   A record is a JSON object with `value` (text) or `value_base64`, and optionally `tag`, `node` and
-            `unterminated`. `append` accepts the output of `seglog --json read`, and so ignores its `schema`, `kind`,
-            `seq` and `ts_ms`. It refuses any other key, and a key that a line has twice.
+            `unterminated`. `append` accepts the output of `seglog --json read`, and so ignores its `schema`, `kind` and
+            `seq`, and keeps its `ts_ms` if the caller says so. It refuses any other key, and one that a line has twice.
 
 This module opens no files: the caller passes streams.
 """
@@ -20,6 +20,7 @@ from typing import Any, BinaryIO
 
 from offload.errors import InvalidInput, InvalidParameters
 from seglog import Gap, Record, RecordTooLarge
+from seglog.base.arguments import WHOLE_MAX
 from seglog.format.lines import Lines
 from seglog.values.record import LABEL_MAX_BYTES
 
@@ -54,7 +55,10 @@ _FEW_BYTES = 64 * 1024
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """Records to append together. They take `size_bytes` and `line_count` lines of the input, with its blank lines."""
+    """Records to append together. They take `size_bytes` and `line_count` lines of the input, with its blank lines.
+
+    `times_ms` are those that lines of JSON have.
+    """
 
     values: Sequence[bytes]
     size_bytes: int
@@ -62,6 +66,7 @@ class Batch:
     tag: str | None = None
     node: str | None = None
     unterminated: bool = False
+    times_ms: Sequence[int] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,28 +147,35 @@ def skip(stream: BinaryIO, line_count: int) -> None:
             line = stream.readline(_READ_BYTES)
 
 
-def json_batches(stream: BinaryIO, tag: str | None, node: str | None, *, skipped: int = 0) -> Iterator[Batch]:
+def json_batches(
+    stream: BinaryIO, tag: str | None, node: str | None, *, skipped: int = 0, times_from: int | None = None
+) -> Iterator[Batch]:
     """Yield batches of adjacent records with the same tag, node and end. The caller has read `skipped` lines before.
 
-    Raises `InvalidInput` with the line's number.
+    With `times_from`, each line has a `ts_ms`, that or later, and none is below one before it. Raises `InvalidInput`
+    with the line's number.
     """
     values: list[bytes] = []
+    times: list[int] = []
     size_bytes, done = 0, skipped
     labels = (tag, node, False)
     number = skipped
     for number, line in enumerate(stream, skipped + 1):
-        if not line.strip():
-            continue
-        value, own_tag, own_node, unterminated = _parse(line, number)
-        own = (tag if own_tag is None else own_tag, node if own_node is None else own_node, unterminated)
-        if values and (own != labels or len(values) == _BATCH_RECORDS or size_bytes > _BATCH_BYTES):
-            yield Batch(values, size_bytes, number - 1 - done, *labels)
-            values, size_bytes, done = [], 0, number - 1
-        labels = own
-        values.append(value)
+        if line.strip():
+            value, own_tag, own_node, unterminated, ts_ms = _parse(line, number)
+            own = (tag if own_tag is None else own_tag, node if own_node is None else own_node, unterminated)
+            if times_from is not None:
+                times_from = _time(ts_ms, times_from, number)
+            if values and (own != labels or len(values) == _BATCH_RECORDS or size_bytes > _BATCH_BYTES):
+                yield Batch(values, size_bytes, number - 1 - done, *labels, times)
+                values, times, size_bytes, done = [], [], 0, number - 1
+            labels = own
+            values.append(value)
+            if ts_ms is not None:
+                times.append(ts_ms)
         size_bytes += len(line)
     if values:
-        yield Batch(values, size_bytes, number - done, *labels)
+        yield Batch(values, size_bytes, number - done, *labels, times)
 
 
 def to_line(record: Record) -> bytes:
@@ -224,7 +236,16 @@ def decode_records(
     return RecordBatch(tuple(items), None if head["counts"] is None else tuple(head["counts"]))
 
 
-def _parse(line: bytes, number: int) -> tuple[bytes, str | None, str | None, bool]:
+def _time(ts_ms: object, least_ms: int, number: int) -> int:
+    """Return the time of a line. Raises `InvalidInput`."""
+    if type(ts_ms) is not int or not 0 <= ts_ms <= WHOLE_MAX:
+        raise InvalidInput(number, "has no `ts_ms` to keep, a whole number")
+    if ts_ms < least_ms:
+        raise InvalidInput(number, f"has the `ts_ms` {ts_ms}, and a record before it has {least_ms}")
+    return ts_ms
+
+
+def _parse(line: bytes, number: int) -> tuple[bytes, str | None, str | None, bool, Any]:
     try:
         body = _DECODER.decode(line.decode(json.detect_encoding(line), "surrogatepass"))
         if not isinstance(body, dict):
@@ -243,7 +264,7 @@ def _parse(line: bytes, number: int) -> tuple[bytes, str | None, str | None, boo
     unterminated = body.get("unterminated", False)
     if not isinstance(unterminated, bool):
         raise InvalidInput(number, "has an `unterminated` that is neither true nor false")
-    return value, _label(body, "tag", number), _label(body, "node", number), unterminated
+    return value, _label(body, "tag", number), _label(body, "node", number), unterminated, body.get("ts_ms")
 
 
 class _KeyTwice(Exception):

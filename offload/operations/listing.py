@@ -50,7 +50,9 @@ COMMANDS = {
         'Append lines of a file or of standard input. The command prints their seqs.\n'
         '\n'
         'No byte changes: `seglog append t FILE` and `seglog read t` give FILE again, whatever its line ends.\n'
-        'Example: seglog append access /var/log/nginx/access.log --tag web1',
+        'With --follow, the command begins with the start of FILE, and later goes on where it ended, also after a kill.\n'
+        'Example: seglog append access /var/log/nginx/access.log --tag web1\n'
+        'Example: seglog append access --follow /var/log/nginx/access.log --state /var/lib/seglog/access.place',
         (
             ListedParameter('topic', 'str', 'TOPIC or TOPIC@BRANCH.', (), is_required=True, is_topic=True, metavar='TOPIC', names='topic'),
             ListedParameter('file', 'path', 'The file to append; standard input without it.', (), shown_default='-'),
@@ -59,6 +61,9 @@ COMMANDS = {
             ListedParameter('node', 'str', 'The origin of the records.', ('--node',)),
             ListedParameter('durability', 'str', "fsync, disk or memory, instead of the topic's own. Not ephemeral: this process ends.", ('--durability',)),
             ListedParameter('skip_lines', 'int', 'Leave out so many lines at the start, to continue after an error or Ctrl-C.', ('--skip-lines',), default=0, least=0),
+            ListedParameter('keep_times', 'bool', 'With jsonl: the records get the ts_ms of their lines, which ascend.', ('--keep-times',), default=False),
+            ListedParameter('follow', 'bool', 'Wait for more lines of FILE without end, over its rotations. Each line is there once.', ('--follow',), default=False),
+            ListedParameter('state', 'path', 'With --follow: the file for the place in FILE.', ('--state',), shown_default='FILE.seglog'),
         ),
         'offload.cli.append',
         'everyday',

@@ -23,6 +23,7 @@ from seglog.values.producer import Appended, ProducerBatch
 from seglog.values.record import Gap, Record
 from seglog.values.seq_set import SeqSet
 from seglog.writing.append import PLAIN, AppendOptions, append, check_append
+from seglog.writing.conditions import plain_times
 
 __all__ = ["AsyncTopic"]
 
@@ -113,6 +114,7 @@ class AsyncTopic:
         if_head: int | None = None,
         key: str | None = None,
         if_incarnation: str | None = None,
+        times_ms: Sequence[int] | None = None,
     ) -> range:
         """Append records as `Topic.append` does. Order, cancellation and bound follow AIO-1 to AIO-3."""
         kind = self._plain
@@ -122,6 +124,8 @@ class AsyncTopic:
         elif producer is not None or if_head is not None or key is not None or if_incarnation is not None:
             options = AppendOptions(producer=producer, if_head=if_head, key=key, if_incarnation=if_incarnation)
             kind = (self.sync.name, options)
+        if times_ms is not None:
+            kind = (self.sync.name, kind[1]._replace(times_ms=plain_times(times_ms)))
         # The body of `_append`, inlined, because each append of a task spends its time here.
         queue = self._queue
         ack = Ack()
@@ -156,9 +160,11 @@ class AsyncTopic:
         if_head: int | None = None,
         key: str | None = None,
         if_incarnation: str | None = None,
+        times_ms: Sequence[int] | None = None,
     ) -> Appended:
         """Append records as `append` does, and say whether the topic had the batch already (`Topic.append_once`)."""
-        options = AppendOptions(tag, node, unterminated, durability, producer, if_head, key, if_incarnation)
+        times = None if times_ms is None else plain_times(times_ms)
+        options = AppendOptions(tag, node, unterminated, durability, producer, if_head, key, if_incarnation, times)
         return await self._append(values, (self.sync.name, options))
 
     async def append_stream(

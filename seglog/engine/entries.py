@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from seglog.engine.known_appends import Keys, Producers
@@ -54,9 +54,13 @@ class AppendEntry(Entry):
     """Appended records, of which `frames` are the frames as `encode_appends` returns them.
 
     `unit` says that they are a batch of a producer, or were appended under a key. Several records are always a unit.
+    `ts_ms` is the time of the append. Without `times`, it is that of the records.
     """
 
-    __slots__ = ("_ahead", "_first_seq", "_frames_bytes", "_last_seq", "_lengths", "_state", "_ts_ms", "_unit")
+    __slots__ = (
+        "_ahead", "_first_seq", "_frames_bytes", "_last_ms", "_last_seq", "_lengths", "_state", "_times", "_ts_ms",
+        "_unit",
+    )  # fmt: skip
 
     def __init__(
         self,
@@ -68,6 +72,7 @@ class AppendEntry(Entry):
         sync: bool,
         written_ms: int | None,
         unit: Repeatable | None = None,
+        times: Sequence[int] | None = None,
     ) -> None:
         pieces, lengths, frames_bytes = frames
         ahead, self.frames = 0, seqs.stop - seqs.start
@@ -90,6 +95,7 @@ class AppendEntry(Entry):
         self.owner, self.turn, self.error = 0, None, None
         self.is_done = self.left = False
         self._state, self._ts_ms, self._unit = state, ts_ms, unit
+        self._times, self._last_ms = times, ts_ms if times is None else times[-1]
         self._first_seq, self._last_seq = seqs.start, seqs.stop - 1
         self._ahead, self._lengths, self._frames_bytes = ahead, lengths, frames_bytes
 
@@ -100,7 +106,7 @@ class AppendEntry(Entry):
             state.in_flight_bytes += self._frames_bytes
             if self._unit is not None:
                 state.assign_unit(self._unit, self._ts_ms)
-        state.assigned_ts_ms = self._ts_ms
+        state.assigned_ts_ms = self._last_ms
         state.assigned_seq = state.assigned_logged = self._last_seq
 
     def publish(self, file: int, offset: int, /) -> None:
@@ -110,14 +116,14 @@ class AppendEntry(Entry):
             if state.tail.end_seq != self._first_seq:
                 pass  # an interrupted call has added the records
             elif self._first_seq == self._last_seq:
-                state.tail.add(file, offset + self._ahead, self._frames_bytes, self._ts_ms)
+                state.tail.add(file, offset + self._ahead, self._frames_bytes, self._last_ms)
             else:
-                state.tail.extend(file, offset + self._ahead, self._lengths, self._ts_ms)
+                state.tail.extend(file, offset + self._ahead, self._lengths, self._last_ms, self._times)
             if self._unit is not None:
                 state.publish_unit(self._unit, self._ts_ms)
             in_flight_bytes = state.in_flight_bytes - self._frames_bytes
             # One statement, because an interrupt hits only between calls. After one, `publish` runs again.
-            state.head_seq, state.last_ts_ms, state.in_flight_bytes = self._last_seq, self._ts_ms, in_flight_bytes
+            state.head_seq, state.last_ts_ms, state.in_flight_bytes = self._last_seq, self._last_ms, in_flight_bytes
             state.logged_seq = self._last_seq
         if state.waiters:
             state.wake()

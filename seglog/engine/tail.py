@@ -69,16 +69,22 @@ class Tail:
         # One statement, because an interrupt hits only between calls.
         self.bytes, self.end_seq = self.bytes + length, self.end_seq + 1
 
-    def extend(self, file: int, offset: int, lengths: Sequence[int], ts_ms: int) -> None:
-        """Add records that lie one after the other from `offset` of a WAL file on. An interrupt leaves all or none."""
+    def extend(
+        self, file: int, offset: int, lengths: Sequence[int], ts_ms: int, times: Sequence[int] | None = None
+    ) -> None:
+        """Add records that lie one after the other from `offset` of a WAL file on. An interrupt leaves all or none.
+
+        Without `times`, all of them have the time `ts_ms`.
+        """
         if len(lengths) < _MANY:
-            offsets = accumulate(lengths, initial=offset)
-            self._append(b"".join(map(_ROW.pack, repeat(file), offsets, lengths, repeat(ts_ms))), sum(lengths))
+            offsets, each_ms = accumulate(lengths, initial=offset), repeat(ts_ms) if times is None else times
+            self._append(b"".join(map(_ROW.pack, repeat(file), offsets, lengths, each_ms)), sum(lengths))
             return
         sizes = np.array(lengths, np.int64)
         ends = sizes.cumsum()
         rows = np.empty(len(sizes), dtypes.ROWS)
-        rows["file"], rows["offset"], rows["length"], rows["ts_ms"] = file, ends - sizes + offset, sizes, ts_ms
+        rows["file"], rows["offset"], rows["length"] = file, ends - sizes + offset, sizes
+        rows["ts_ms"] = ts_ms if times is None else times
         self._append(rows.tobytes(), int(ends[-1]))
 
     def take(

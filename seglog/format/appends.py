@@ -32,7 +32,7 @@ from seglog.format.frame import (
 from seglog.format.frames import framed, scatter
 from seglog.format.lines import Lines
 
-__all__ = ["EncodedFrames", "LargeValue", "encode_appends"]
+__all__ = ["EncodedFrames", "LargeValue", "encode_appends", "encode_timed"]
 
 #: Frames that lie one after the other in a few byte strings, the length of each frame, and the sum of the lengths.
 EncodedFrames: TypeAlias = tuple[Sequence[bytes], Sequence[int], int]
@@ -101,6 +101,18 @@ def _encode_large(same: tuple[int, ...], labels: bytes, value: bytes) -> Encoded
     digest.update(value)
     pieces = [_LENGTH.pack(size - LENGTH_BYTES) + head, value, digest.digest()[::-1]]
     return pieces, [size], size
+
+
+def encode_timed(
+    topic_id: int, seqs: range, times_ms: Sequence[int], values: Sequence[bytes], **same: Any
+) -> EncodedFrames:
+    """Return the frames of `encode_appends`, each with a time of its own."""
+    frames = [
+        encode_appends(topic_id, range(seq, seq + 1), ts_ms, [value], **same)[0][0]
+        for seq, ts_ms, value in zip(seqs, times_ms, values, strict=True)
+    ]
+    lengths = [*map(len, frames)]
+    return [b"".join(frames)], lengths, sum(lengths)
 
 
 def _encode_many(same: tuple[int, ...], labels: bytes, values: Sequence[bytes]) -> EncodedFrames:

@@ -2,8 +2,8 @@
 
 A frame of type 14, BATCH, says that the next records are a batch of a producer. A frame of type 15, KEY, says that they
 were appended under a key. A frame of type 16, UNIT, is for any other append of more than one record, and for appends of
-asyncio that the log merged. Each of them has the seq of the first record, and the time of the records. Data of a BATCH
-frame:
+asyncio that the log merged. Each of them has the seq of the first record, and the time of the append. The records have
+that time too, unless the caller gave them others. Data of a BATCH frame:
 
     offset  size  field
     0       8     epoch      of the producer

@@ -18,7 +18,7 @@ takes no seq. After `DiskFull` nothing has changed. A repetition appends nothing
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 from seglog.engine.engine import Engine
 from seglog.engine.entries import AppendEntry, CreateEntry, EphemeralEntry
@@ -34,7 +34,7 @@ from seglog.errors import (
     WrittenElsewhere,
 )
 from seglog.files.clock import JUMP_MS
-from seglog.format.appends import EncodedFrames, LargeValue, encode_appends
+from seglog.format.appends import EncodedFrames, LargeValue, encode_appends, encode_timed
 from seglog.format.control import TopicCreated
 from seglog.format.frame import LABEL_MAX_BYTES
 from seglog.format.index import OFFSET_END
@@ -55,6 +55,7 @@ from seglog.writing.conditions import (
     check_given,
     check_head,
     check_incarnation,
+    check_times,
     know_log_id,
     plain_key,
 )
@@ -97,11 +98,13 @@ class AppendOptions(NamedTuple):
     if_head: int | None = None
     key: str | None = None
     if_incarnation: str | None = None
+    times_ms: tuple[int, ...] | None = None
 
     @property
     def has_conditions(self) -> bool:
         """Return whether the log decides about the append before it takes a seq (seglog.writing.conditions)."""
-        return self.if_head is not None or self.if_incarnation is not None or self.is_repeatable
+        is_given = self.if_head is not None or self.if_incarnation is not None or self.times_ms is not None
+        return is_given or self.is_repeatable
 
     @property
     def is_repeatable(self) -> bool:
@@ -171,6 +174,8 @@ def check_append(
         records, size_bytes = len(own), _check_sizes(own, limit)
     if options is not PLAIN:
         _check_options(options)
+        if options.times_ms is not None and len(options.times_ms) != records:
+            raise InvalidArgument("times_ms", len(options.times_ms), f"a time for each of the {records} values")
         if not records and options.is_repeatable:
             raise InvalidArgument("values", values, "one value at least, because there is nothing to repeat")
         if options.if_incarnation is not None:
@@ -199,7 +204,7 @@ def begin_append(
     If a topic of that name is being deleted, return None. The caller calls `flush` and tries again, because a durable
     deletion frees the name (SHARD-1).
     """
-    tag, node, unterminated, durability, producer, if_head, key, if_incarnation = options
+    tag, node, unterminated, durability, producer, if_head, key, if_incarnation, times_ms = options
     keyed = None if key is None else GivenKey(key if type(key) is str else plain_key(key), records, digest_of(values))
     is_long = records >= _LONG_RECORDS or size_bytes >= _LONG_BYTES
     ahead = _encode_ahead(engine, name, values, records, options) if is_long else None
@@ -230,12 +235,19 @@ def begin_append(
         if not -JUMP_MS <= now_ms - last_ms <= JUMP_MS:
             engine.clock_watch.look(state.name, now_ms, last_ms)
         ts_ms = now_ms if now_ms > last_ms else last_ms
+        if times_ms is not None:
+            check_times(times_ms, now_ms, last_ms, durability)
         if is_ephemeral:
             check_history(durability, keep_history=state.config.keep_history)
             values = (bytes(values[0]),) if type(values) is LargeValue else values  # it stays in memory
         seqs = range(state.assigned_seq + 1, state.assigned_seq + 1 + records)
         if ahead is not None and ahead[0] == (state.topic_id, seqs.start, is_durable) and ahead[1] >= last_ms:
             _, ts_ms, frames = ahead
+        elif times_ms is not None:
+            frames = encode_timed(
+                state.topic_id, seqs, times_ms, values, tag=tag, node=node, unterminated=unterminated,
+                durable=is_durable,
+            )  # fmt: skip
         else:
             frames = encode_appends(
                 state.topic_id, seqs, ts_ms, values, tag=tag, node=node, unterminated=unterminated, durable=is_durable
@@ -264,7 +276,7 @@ def begin_append(
                 keys.keep_ms = engine.settings.idempotency_keep_s * 1000
                 unit = KeyedAppend(keyed.key, seqs.start, records, keyed.digest)
             entry = AppendEntry(
-                state, seqs, ts_ms, frames, sync=is_durable or is_late, written_ms=written_ms, unit=unit
+                state, seqs, ts_ms, frames, sync=is_durable or is_late, written_ms=written_ms, unit=unit, times=times_ms
             )
         if create is not None:
             shard.enqueue(create)
@@ -290,17 +302,11 @@ def _encode_ahead(
     if state is not None:
         topic_id, seq, last_ms = state.topic_id, state.assigned_seq, state.assigned_ts_ms
     place, ts_ms = (topic_id, seq + 1, durability == "fsync"), max(engine.clock.now_ms(), last_ms)
-    frames = encode_appends(
-        topic_id,
-        range(seq + 1, seq + 1 + records),
-        ts_ms,
-        values,
-        tag=options.tag,
-        node=options.node,
-        unterminated=options.unterminated,
-        durable=place[2],
-    )
-    return place, ts_ms, frames
+    seqs, times_ms = range(seq + 1, seq + 1 + records), options.times_ms
+    labels: Any = {"tag": options.tag, "node": options.node, "unterminated": options.unterminated}
+    if times_ms is None:
+        return place, ts_ms, encode_appends(topic_id, seqs, ts_ms, values, **labels, durable=place[2])
+    return place, ts_ms, encode_timed(topic_id, seqs, times_ms, values, **labels, durable=place[2])
 
 
 def finish_append(engine: Engine, begun: PendingAppend) -> range:

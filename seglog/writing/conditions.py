@@ -21,6 +21,8 @@ APPENDIF-3  The topic that gets the records has the incarnation `if_incarnation`
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from itertools import pairwise
 from typing import Any
 
 from seglog.base.arguments import kind_of, taken
@@ -36,11 +38,14 @@ __all__ = [
     "check_given",
     "check_head",
     "check_incarnation",
+    "check_times",
     "incarnation_of",
     "know_log_id",
     "plain_key",
+    "plain_times",
 ]
 
+_AHEAD_MS = 5 * 60 * 1000
 _SEQ: Any = kind_of(int)
 _TEXT: Any = kind_of(str)
 
@@ -66,6 +71,30 @@ def plain_key(key: object) -> str:
     """
     text: str = taken("key", key, _TEXT)
     return text
+
+
+def plain_times(times_ms: object) -> tuple[int, ...]:
+    """Return times as the log keeps them. Raise `InvalidArgument` unless they are whole numbers that ascend."""
+    if not isinstance(times_ms, Iterable) or isinstance(times_ms, str | bytes):
+        raise InvalidArgument("times_ms", times_ms, "a sequence of whole numbers or None")
+    times: tuple[int, ...] = tuple(taken("times_ms", each, _SEQ) for each in times_ms)
+    for before, after in pairwise(times):
+        if after < before:
+            raise InvalidArgument("times_ms", after, f"{before} or later, the time of the value before it")
+    return times
+
+
+def check_times(times_ms: tuple[int, ...], now_ms: int, last_ms: int, durability: str) -> None:
+    """Raise `InvalidArgument` for times that the topic cannot take now, and `InvalidSetting` for ephemeral records.
+
+    Later records get no time below. So a time that is far ahead of the clock would stay theirs until then.
+    """
+    if durability == "ephemeral":
+        raise InvalidSetting("durability", "ephemeral records have no times of their own, because they end soon")
+    if times_ms[0] < last_ms:
+        raise InvalidArgument("times_ms", times_ms[0], f"{last_ms} or later, the time of the newest record")
+    if times_ms[-1] > now_ms + _AHEAD_MS:
+        raise InvalidArgument("times_ms", times_ms[-1], f"at most five minutes ahead of the clock, which says {now_ms}")
 
 
 def check_conditions(

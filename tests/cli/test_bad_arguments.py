@@ -119,6 +119,7 @@ _OWN: dict[tuple[str, str], tuple[Case, ...]] = {
     ("append", "topic"): (("a/b", 2), ("t@nope", 3)),
     ("append", "file"): (("missing", 3), ("data", 3)),
     ("append", "durability"): (("maybe", 2),),
+    ("append", "state"): (("place", 2),),
     ("read", "grep"): (("(", 2),),
     ("delete", "grep"): (("(", 2),),
     ("delete", "preview"): (("nonsense", 2),),

@@ -11,7 +11,7 @@ import errno
 import logging
 from contextlib import nullcontext
 from dataclasses import replace
-from itertools import takewhile
+from itertools import accumulate, takewhile
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +28,7 @@ from hypothesis.stateful import (
 )
 
 import seglog
-from seglog import Evicted, Gap, LogSettings, Record, TopicConfig
+from seglog import Evicted, Gap, InvalidArgument, LogSettings, Record, TopicConfig
 from seglog.engine.upkeep import InCaller
 from seglog.tiers.segment_store import LocalSegmentStore
 from seglog.values.layout import Layout
@@ -62,7 +62,7 @@ class WarmStore:
 
 
 class TopicModel(RuleBasedStateMachine):
-    """Runs rules on a log. `journal` is the model."""
+    """Runs rules on a log. `journal` is the model, with `given_ms` for the times that appends gave by seq."""
 
     settings = SETTINGS
 
@@ -70,6 +70,7 @@ class TopicModel(RuleBasedStateMachine):
     def begin(self, keep_history: bool) -> None:
         self.disk = SimulatedDisk(Image({str(COLD): None}))
         self.clock = HandClock(1_000)
+        self.given_ms: dict[int, int] = {}
         self.journal = Journal(keepers=frozenset({"t"} if keep_history else ()))
         self._open()
         self.log.create_topic("t", TopicConfig(keep_history=keep_history))
@@ -81,16 +82,27 @@ class TopicModel(RuleBasedStateMachine):
         size=st.integers(0, 400),
         tag=TAGS,
         own=st.none() | st.sampled_from(CLASSES),
+        later_ms=st.none() | st.lists(st.integers(0, 900), min_size=7, max_size=7),
     )
-    def append(self, count: int, size: int, tag: str | None, own: str | None) -> None:
+    def append(
+        self, count: int, size: int, tag: str | None, own: str | None, later_ms: list[int] | None = None
+    ) -> None:
         if own not in (None, *self.classes):
             return
         durability = own or self.topic.config.durability
         known = self.journal.tried["t"]
         head = len(known)
         values = [b"%d %s" % (head + 1 + index, b"." * size) for index in range(count)]
+        times = None
+        if later_ms is not None and durability != "ephemeral":
+            times = [*accumulate(later_ms[:count], initial=self.topic.last_ts_ms)][1:]
+        if times is not None and times[-1] > self.clock.ms + 300_000:
+            with pytest.raises(InvalidArgument, match="five minutes"):
+                self.topic.append(values, tag=tag, durability=own, times_ms=times)
+            times = None
         self.journal.note("t", values, tag, durability)
-        assert self.topic.append(values, tag=tag, durability=own) == range(head + 1, head + count + 1)
+        assert self.topic.append(values, tag=tag, durability=own, times_ms=times) == range(head + 1, head + count + 1)
+        self.given_ms |= dict(enumerate(times or (), head + 1))
         if durability == "fsync":
             self.journal.acked["t"] = len(known)
 
@@ -188,6 +200,9 @@ class TopicModel(RuleBasedStateMachine):
         assert [(record.value, record.tag) for record in records] == [journal.tried["t"][seq - 1] for seq in expected]
         times = [record.ts_ms for record in records]
         assert times == sorted(times)
+        assert [r.ts_ms for r in records if r.seq in self.given_ms] == [
+            self.given_ms[r.seq] for r in records if r.seq in self.given_ms
+        ]
 
     @invariant()
     def totals_are_those_of_a_recount(self) -> None:
@@ -238,6 +253,7 @@ class TopicModel(RuleBasedStateMachine):
         found = look(self.log)
         assert (self.journal.lost(found, bounds), self.journal.phantom(found, bounds)) == (None, None)
         self.journal = self.journal.resumed(found, bounds)
+        self.given_ms = {seq: ms for seq, ms in self.given_ms.items() if seq <= found["t"].head}
         self.log.detach_cold()
         self.log.attach_cold(self.journal.archive)
 

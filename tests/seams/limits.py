@@ -19,6 +19,7 @@ class Limit(Enum):
     FRAMES_READ_ONE_BY_ONE = "seglog.wal.scan._FEW"
     KEYS = "seglog.engine.known_appends.KEYS_MAX"
     KEEP_ALIVE_S = "offload.daemon.http.followers._KEEP_ALIVE_S"
+    HEAD_OF_FOLLOWED_BYTES = "offload.operations.growing_file._MARK_BYTES"
     LAMINARMQ_S = "offload.daemon.laminarmq._LIMIT_S"
     LAMINARMQ_AT_ONCE = "offload.daemon.laminarmq._AT_ONCE"
     LINES_IN_A_BATCH = "offload.operations.lines._BATCH_LINES"

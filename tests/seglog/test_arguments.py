@@ -29,6 +29,7 @@ from tests.worlds.log_calls import (
     LOG,
     READ,
     STREAM,
+    STREAM_OPTIONAL,
     World,
     ended,
     of_function,
@@ -136,7 +137,7 @@ class Chunks:
 ASYNC = {
     "append": (APPEND, APPEND_OPTIONAL, {"values": [b"x"]}),
     "append_once": (APPEND, APPEND_OPTIONAL, {"values": [b"x"]}),
-    "append_stream": (STREAM, APPEND_OPTIONAL, {"chunks": Chunks()}),
+    "append_stream": (STREAM, STREAM_OPTIONAL, {"chunks": Chunks()}),
     "read": ({**READ, "since_ms": "whole", "until_ms": "whole", "gaps": "bool"}, "start end since_ms until_ms", {}),
     "follow": (FOLLOW, "start epoch timeout_s", {"timeout_s": 0}),
     "delete": (DELETE, DELETE_OPTIONAL, {"tag": "eu"}),

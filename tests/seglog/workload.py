@@ -163,12 +163,22 @@ class Journal:
     versions: Versions = field(default_factory=Versions)
     ends: dict[str, set[int]] = field(default_factory=dict[str, set[int]])
 
-    def append(self, log: Log, name: str, count: int, tag: str | None = None, durability: str = "fsync") -> None:
+    def append(
+        self,
+        log: Log,
+        name: str,
+        count: int,
+        tag: str | None = None,
+        durability: str = "fsync",
+        times_ms: list[int] | None = None,
+    ) -> None:
         known = self.tried.setdefault(name, [])
         values = [b"%s %d " % (name.encode(), len(known) + 1 + index) * 5 for index in range(count)]
         self.note(name, values, tag, durability)
         topic, node, unterminated = log.topic(name), (None, "n1", "n2")[count % 3], count == 1
-        seqs = topic.append(values, tag=tag, node=node, unterminated=unterminated, durability=durability)
+        seqs = topic.append(
+            values, tag=tag, node=node, unterminated=unterminated, durability=durability, times_ms=times_ms
+        )
         if durability == "fsync":
             # Other threads may have noted their records since.
             self.acked[name] = max(self.acked.get(name, 0), seqs.stop - 1)
@@ -462,7 +472,7 @@ def live(
         log.topic("a").seal()
         journal.append(log, "passing", 3, durability="ephemeral")
         journal.delete(log, "passing", before=2)
-        journal.append(log, "mixed", 2)
+        journal.append(log, "mixed", 2, times_ms=[7, 1_000])
         journal.append(log, "mixed", 2, tag="x", durability="ephemeral")
         for number in range(9):
             journal.append(log, "holes", 1, tag="x" if number % 4 else None)

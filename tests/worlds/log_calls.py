@@ -22,6 +22,7 @@ __all__ = [
     "OPEN",
     "READ",
     "STREAM",
+    "STREAM_OPTIONAL",
     "World",
     "ended",
     "of_function",
@@ -79,9 +80,11 @@ APPEND = {
     "if_head": "whole",
     "key": "text",
     "if_incarnation": "text",
+    "times_ms": "wholes",
 }
-STREAM = {"chunks": "values", **{name: kind for name, kind in APPEND.items() if name != "values"}}
-APPEND_OPTIONAL = "tag node durability producer if_head key if_incarnation"
+APPEND_OPTIONAL = "tag node durability producer if_head key if_incarnation times_ms"
+STREAM = {"chunks": "values", **{name: kind for name, kind in APPEND.items() if name not in {"values", "times_ms"}}}
+STREAM_OPTIONAL = APPEND_OPTIONAL.removesuffix(" times_ms")
 DELETE = {"before": "whole", "tag": "text", "start": "whole", "end": "whole", "seqs": "wholes", "epoch": "whole"}
 DELETE_OPTIONAL = "before tag start end seqs epoch"
 OPEN = {
@@ -150,7 +153,7 @@ LOG = {
     "Log.hold_appends": _of_log("hold_appends", {"reason": "text"}, "reason"),
     "Topic.append": _of_topic("append", APPEND, APPEND_OPTIONAL, values=[b"x"]),
     "Topic.append_once": _of_topic("append_once", APPEND, APPEND_OPTIONAL, values=[b"x"]),
-    "Topic.append_stream": _of_topic("append_stream", STREAM, APPEND_OPTIONAL, chunks=[b"x"]),
+    "Topic.append_stream": _of_topic("append_stream", STREAM, STREAM_OPTIONAL, chunks=[b"x"]),
     "Topic.producer": _of_topic("producer", {"producer": "text"}),
     "Topic.read": _of_topic(
         "read", {**READ, "since_ms": "whole", "until_ms": "whole", "gaps": "bool"}, "start end since_ms until_ms"
