@@ -97,6 +97,7 @@ CHANGES: dict[str, Call] = {
     "takeover": _t("takeover"),
     "resolve and pin": _t("resolve", to="lsn:1", pin="1h"),
     "restore": _t("restore", to="lsn:1", **{"as": "back"}),
+    "copy": _t("copy", new="copied"),
     "uploads": rpc("/rpc/uploads", abort=True, older_than="1h"),
     "branch/create": _t("branch/create", name="made"),
     "branch/delete": _t("branch/delete", name="g", yes=True),
