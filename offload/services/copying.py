@@ -10,11 +10,10 @@ moves bytes:
       configuration of the topic
     4 put the Ref, if there is none                                 the copy
 
-COPY-T1  Whoever sees the name sees all records, because the name comes last.
-COPY-T2  A record keeps its frame, and with it its seq, time, tag and node. A record that is left out becomes a
-    tombstone, as in a compaction. The past of the new topic has none of them.
-COPY-T3  Without a log that wrote it, the commit has the mark of a load. The first append takes the topic over (LOAD-4).
-COPY-T4  The copy has to be made within GC's grace, as a load has. Otherwise it ends with `VolumeCollected`.
+Whoever sees the name sees all records, because the name comes last. A record keeps its frame, and with it its seq,
+time, tag and node. A record that is left out becomes a tombstone, as in a compaction, and the past of the new topic has
+none of them. The commits have the mark of a load, so the first append takes the topic over (LOAD-4). The copy has to be
+made within GC's grace, as a load has. Otherwise it ends with `VolumeCollected`.
 """
 
 from __future__ import annotations

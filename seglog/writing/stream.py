@@ -3,9 +3,9 @@
     1  The chunks go to a spool. Up to 1 MiB it is memory, and beyond that a file without a name in the data directory.
     2  The value is the mapped file. Its frame goes to the WAL as any other frame does, from the page cache.
 
-STREAM-1  Memory holds 1 MiB and a chunk, whatever the size of the record.
-STREAM-2  The record is there whole or not at all, because it is one frame. If the chunks end with an error, or a crash
-    comes before the frame is written, the log has nothing of it, and the kernel frees the file.
+Memory holds 1 MiB and a chunk, whatever the size of the record. The record is there whole or not at all, because it is
+one frame: if the chunks end with an error, or a crash comes before the frame is written, the log has nothing of it, and
+the kernel frees the file.
 """
 
 from __future__ import annotations

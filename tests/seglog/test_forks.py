@@ -60,6 +60,7 @@ def calls_on(log: Log) -> dict[str, Callable[[], Any]]:
         "append nothing": lambda: topic.append([]),
         "append with a producer": lambda: topic.append([b"x"], producer=seglog.ProducerBatch("p", 0, 0)),
         "append under a key": lambda: topic.append([b"x"], key="k"),
+        "append_stream": lambda: topic.append_stream([b"x"]),
         "append_once": lambda: topic.append_once([b"x"], producer=seglog.ProducerBatch("p", 0, 0)),
         "append at a head": lambda: topic.append([b"x"], if_head=27),
         "producer": lambda: topic.producer("p"),

@@ -222,6 +222,7 @@ READS = {
 CHANGES: dict[str, Callable[[Log], object]] = {
     "append": lambda log: log.topic("a").append([]),
     "append_once": lambda log: log.topic("a").append_once([]),
+    "append_stream": lambda log: log.topic("a").append_stream([]),
     "append_upkeep": lambda log: log.append_upkeep("a", b"x"),
     "checkpoint": lambda log: log.checkpoint(),
     "configure": lambda log: log.configure("a", TopicConfig()),

@@ -28,6 +28,7 @@ OPERATIONS: Final[tuple[api.Operation, ...]] = (
     reads.READ,
     reads.HEAD,
     appends.APPEND,
+    appends.APPEND_ONE,
     reads.RECORD,
     topics.TRUNCATE,
     *STREAM_OPERATIONS,

@@ -150,7 +150,7 @@ def test_a_target_in_absolute_form_is_taken_with_its_host(daemon: ServedDirector
     ("method", "path", "allowed"),
     [
         ("DELETE", "/topics", "GET, HEAD"),
-        ("PATCH", "/topics/t/records", "GET, HEAD, POST"),
+        ("PATCH", "/topics/t/records", "GET, HEAD, POST, PUT"),
         ("GET", "/topics/t/rpc/truncate", "POST"),
         ("PATCH", "/streams/a", "DELETE, GET, HEAD, POST, PUT"),
     ],
