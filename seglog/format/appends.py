@@ -32,7 +32,7 @@ from seglog.format.frame import (
 from seglog.format.frames import framed, scatter
 from seglog.format.lines import Lines
 
-__all__ = ["EncodedFrames", "LargeValue", "encode_appends", "encode_timed"]
+__all__ = ["EncodedFrames", "LargeValue", "encode_appends"]
 
 #: Frames that lie one after the other in a few byte strings, the length of each frame, and the sum of the lengths.
 EncodedFrames: TypeAlias = tuple[Sequence[bytes], Sequence[int], int]
@@ -66,8 +66,15 @@ def encode_appends(
     node: str | None,
     unterminated: bool,
     durable: bool,
+    times_ms: Sequence[int] | None = None,
 ) -> EncodedFrames:
-    """Return Append frames of `values`, which get these seqs. The caller has checked the ranges of all fields."""
+    """Return Append frames of `values`, which get these seqs, and `ts_ms` or each a time of its own.
+
+    The caller has checked the ranges of all fields.
+    """
+    if times_ms is not None:
+        labels_and_flags = {"tag": tag, "node": node, "unterminated": unterminated, "durable": durable}
+        return _encode_timed(topic_id, seqs, times_ms, values, **labels_and_flags)
     flags, labels, node_len, tag_len = (DURABLE if durable else 0) | (UNTERMINATED if unterminated else 0), b"", 0, 0
     if node is not None:
         labels = node.encode()
@@ -103,10 +110,9 @@ def _encode_large(same: tuple[int, ...], labels: bytes, value: bytes) -> Encoded
     return pieces, [size], size
 
 
-def encode_timed(
+def _encode_timed(
     topic_id: int, seqs: range, times_ms: Sequence[int], values: Sequence[bytes], **same: Any
 ) -> EncodedFrames:
-    """Return the frames of `encode_appends`, each with a time of its own."""
     frames = [
         encode_appends(topic_id, range(seq, seq + 1), ts_ms, [value], **same)[0][0]
         for seq, ts_ms, value in zip(seqs, times_ms, values, strict=True)

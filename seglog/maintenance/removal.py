@@ -57,6 +57,7 @@ from seglog.format.frame import DELETED, LOST
 from seglog.reading.read import read_records
 from seglog.segments.segment import SegmentFiles, SegmentInfo, cut
 from seglog.segments.tags import drop_tags, reached_seqs
+from seglog.values.deletes import DeleteList
 from seglog.values.layout import SEGMENT_PARTS, Layout, number_in
 from seglog.values.record import Gap
 from seglog.wal.manifest import TopicMeta, load, store
@@ -252,21 +253,28 @@ def _first_live(engine: Engine, state: TopicState, first: int, last: int) -> int
     with engine.committer.lock:
         sealed, pending = state.sealed[state.sizes.index_of(first) :], state.pending
     for info in sealed:
-        if not info.is_hot:
-            live_seq = _first_read(engine, state, first, min(last, info.last_seq))
-            if live_seq is not None:
-                return live_seq
-            first = info.last_seq + 1
-            continue
-        segment = engine.segments.get(state.topic_id, info)
-        reached = {*reached_seqs(engine.files, engine.layout, segment, info, pending.reach)}
-        for begin in range(max(first, info.first_seq), min(last, info.last_seq) + 1, _LOOK_RECORDS):
-            entries = segment.entries(begin, min(last, info.last_seq, begin + _LOOK_RECORDS - 1))
-            for seq, flags in enumerate(entries["flags"].tolist(), begin):
-                if (not flags & DELETED or flags & LOST) and seq not in reached:
-                    return seq
+        end = min(last, info.last_seq)
+        seq, is_lost = _first_flagged(engine, state, info, pending, first, end) if info.is_hot else (first, True)
+        # A lost record may still be in memory, with a tag that a delete reached: only a read knows.
+        live_seq = seq if seq is None or not is_lost else _first_read(engine, state, seq, end)
+        if live_seq is not None:
+            return live_seq
         first = info.last_seq + 1
     return _first_read(engine, state, first, last)
+
+
+def _first_flagged(
+    engine: Engine, state: TopicState, info: SegmentInfo, pending: DeleteList, first: int, last: int
+) -> tuple[int | None, bool]:
+    """Return the first seq of a hot sealed segment that neither flags nor tags call deleted, and whether it is lost."""
+    segment = engine.segments.get(state.topic_id, info)
+    reached = {*reached_seqs(engine.files, engine.layout, segment, info, pending.reach)}
+    for begin in range(max(first, info.first_seq), last + 1, _LOOK_RECORDS):
+        entries = segment.entries(begin, min(last, begin + _LOOK_RECORDS - 1))
+        for seq, flags in enumerate(entries["flags"].tolist(), begin):
+            if (not flags & DELETED or flags & LOST) and seq not in reached:
+                return seq, bool(flags & LOST)
+    return None, False
 
 
 def _first_read(engine: Engine, state: TopicState, first: int, last: int) -> int | None:

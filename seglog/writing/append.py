@@ -18,7 +18,7 @@ takes no seq. After `DiskFull` nothing has changed. A repetition appends nothing
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple, TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from seglog.engine.engine import Engine
 from seglog.engine.entries import AppendEntry, CreateEntry, EphemeralEntry
@@ -34,7 +34,7 @@ from seglog.errors import (
     WrittenElsewhere,
 )
 from seglog.files.clock import JUMP_MS
-from seglog.format.appends import EncodedFrames, LargeValue, encode_appends, encode_timed
+from seglog.format.appends import EncodedFrames, LargeValue, encode_appends
 from seglog.format.control import TopicCreated
 from seglog.format.frame import LABEL_MAX_BYTES
 from seglog.format.index import OFFSET_END
@@ -239,19 +239,14 @@ def begin_append(
             check_times(times_ms, now_ms, last_ms, durability)
         if is_ephemeral:
             check_history(durability, keep_history=state.config.keep_history)
-            values = (bytes(values[0]),) if type(values) is LargeValue else values  # it stays in memory
         seqs = range(state.assigned_seq + 1, state.assigned_seq + 1 + records)
         if ahead is not None and ahead[0] == (state.topic_id, seqs.start, is_durable) and ahead[1] >= last_ms:
             _, ts_ms, frames = ahead
-        elif times_ms is not None:
-            frames = encode_timed(
-                state.topic_id, seqs, times_ms, values, tag=tag, node=node, unterminated=unterminated,
-                durable=is_durable,
-            )  # fmt: skip
         else:
             frames = encode_appends(
-                state.topic_id, seqs, ts_ms, values, tag=tag, node=node, unterminated=unterminated, durable=is_durable
-            )
+                state.topic_id, seqs, ts_ms, values, tag=tag, node=node, unterminated=unterminated, durable=is_durable,
+                times_ms=times_ms,
+            )  # fmt: skip
         if frames[2] + SYNC_MARK_BYTES > OFFSET_END:
             raise OffsetOverflow(engine.layout.wal, OFFSET_END)
         if state.config.discard == "reject":
@@ -303,10 +298,10 @@ def _encode_ahead(
         topic_id, seq, last_ms = state.topic_id, state.assigned_seq, state.assigned_ts_ms
     place, ts_ms = (topic_id, seq + 1, durability == "fsync"), max(engine.clock.now_ms(), last_ms)
     seqs, times_ms = range(seq + 1, seq + 1 + records), options.times_ms
-    labels: Any = {"tag": options.tag, "node": options.node, "unterminated": options.unterminated}
-    if times_ms is None:
-        return place, ts_ms, encode_appends(topic_id, seqs, ts_ms, values, **labels, durable=place[2])
-    return place, ts_ms, encode_timed(topic_id, seqs, times_ms, values, **labels, durable=place[2])
+    return place, ts_ms, encode_appends(
+        topic_id, seqs, ts_ms, values, tag=options.tag, node=options.node, unterminated=options.unterminated,
+        durable=place[2], times_ms=times_ms,
+    )  # fmt: skip
 
 
 def finish_append(engine: Engine, begun: PendingAppend) -> range:

@@ -12,7 +12,8 @@ from __future__ import annotations
 
 import mmap
 import tempfile
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from types import TracebackType
 from typing import IO
 
@@ -46,30 +47,40 @@ class Spool:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._file.close()
+        with suppress(OSError):  # bytes in its buffer find no room, and nobody wants them any more
+            self._file.close()
 
     def add(self, chunk: bytes | bytearray | memoryview) -> None:
         """Take the next bytes. Raises `RecordTooLarge`, `InvalidArgument`, `DiskFull` and `TooManyOpenFiles`."""
         self._size_bytes += len(piece := byte_string(chunk, "chunks"))
         if self._size_bytes > self._most_bytes:
             raise RecordTooLarge(self._size_bytes, self._most_bytes)
-        try:
+        with self._named_errors():
             self._file.write(piece)
+
+    def values(self) -> Sequence[bytes]:
+        """Return the value, for one append. A large one is a map of the file, which lasts as long as the value.
+
+        Raises `DiskFull` and `TooManyOpenFiles`.
+        """
+        if self._size_bytes <= _IN_MEMORY_BYTES:
+            self._file.seek(0)
+            return (self._file.read(),)
+        with self._named_errors():
+            self._file.flush()
+            mapped = mmap.mmap(self._file.fileno(), self._size_bytes, access=mmap.ACCESS_READ)
+        return LargeValue([memoryview(mapped)])  # type: ignore[list-item]  # whoever writes bytes also writes a view
+
+    @contextmanager
+    def _named_errors(self) -> Iterator[None]:
+        try:
+            yield
         except OSError as error:
             if error.errno in NO_SPACE:
                 raise DiskFull(self._root) from error
             if error.errno in NO_DESCRIPTOR:
                 raise TooManyOpenFiles(self._root) from error
             raise
-
-    def values(self) -> Sequence[bytes]:
-        """Return the value, for one append. A large one is a map of the file, which lasts as long as the value."""
-        if self._size_bytes <= _IN_MEMORY_BYTES:
-            self._file.seek(0)
-            return (self._file.read(),)
-        self._file.flush()
-        mapped = mmap.mmap(self._file.fileno(), self._size_bytes, access=mmap.ACCESS_READ)
-        return LargeValue([memoryview(mapped)])  # type: ignore[list-item]  # whoever writes bytes also writes a view
 
 
 def append_stream(engine: Engine, name: str, chunks: Iterable[bytes], options: AppendOptions) -> tuple[range, bool]:

@@ -21,7 +21,7 @@ from seglog.engine.engine import Engine
 from seglog.engine.entries import CreateEntry
 from seglog.engine.tail import Tail
 from seglog.files.port import Files, OsFiles
-from seglog.format.appends import encode_appends, encode_timed
+from seglog.format.appends import encode_appends
 from seglog.format.frame import Header
 from seglog.journal.journal import Journal
 from seglog.process import Reentrant, owned
@@ -268,16 +268,12 @@ def note_encoded_under_lock(patch: pytest.MonkeyPatch, lock: Reentrant) -> list[
     """Return a list that gets the number of records of each append that is encoded under the lock from now on."""
     under_lock: list[int] = []
 
-    def noting(inner: Callable[..., Any]) -> Callable[..., Any]:
-        def encode(topic_id: int, seqs: range, *given: Any, **named: Any) -> Any:
-            if owned(lock):
-                under_lock.append(len(seqs))
-            return inner(topic_id, seqs, *given, **named)
+    def encode(topic_id: int, seqs: range, *given: Any, **named: Any) -> Any:
+        if owned(lock):
+            under_lock.append(len(seqs))
+        return encode_appends(topic_id, seqs, *given, **named)
 
-        return encode
-
-    for inner in (encode_appends, encode_timed):
-        patch.setattr(append, inner.__name__, noting(inner))
+    patch.setattr(append, "encode_appends", encode)
     return under_lock
 
 

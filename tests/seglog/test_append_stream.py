@@ -124,6 +124,8 @@ def test_a_spool_without_room_or_descriptor_says_so(tmp_path: Path) -> None:
         try:
             with pytest.raises(DiskFull):
                 topic.append_stream(chunks(4))
+            with pytest.raises(DiskFull):
+                topic.append_stream(chunks(2))  # its last bytes are in a buffer, so the flush finds no room
         finally:
             resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
             signal.signal(signal.SIGXFSZ, former)

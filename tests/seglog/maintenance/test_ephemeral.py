@@ -282,6 +282,18 @@ def test_what_was_deleted_is_passed_over_in_silence(log: Log) -> None:
     assert topic.bytes_hot == 0
 
 
+def test_the_first_live_record_is_behind_all_that_a_tag_takes_from_memory(log: Log) -> None:
+    topic = log.topic("t")
+    _append(topic, *["x"] * 100, tag="debug")
+    _append(topic, "kept", durability="fsync")
+    log.seal(["t"])
+    log.checkpoint()
+    topic.delete(tag="debug")
+    assert (topic.earliest_seq, _shown(topic)) == (101, [(101, b"kept")])
+    with _reopen(log) as again:
+        assert (again.topic("t").earliest_seq, _shown(again.topic("t"))) == (101, [(101, b"kept")])
+
+
 def test_a_reader_on_its_way_shows_no_record_deleted_before_it_got_there(log: Log) -> None:
     _append(log.topic("t"), *"abcd")
     reader = log.topic("t").read()
