@@ -71,12 +71,11 @@ class PlaceFile:
     """The file that has the newest place, locked. Its two slots take turns, so that a power cut spares the former."""
 
     def __init__(self, path: Path) -> None:
-        files, is_new, self._turn = OsFiles(), not path.exists(), 0
+        files, self._turn = OsFiles(), 0
         try:
             self._file = OpenFile(files, path, os.O_RDWR | os.O_CREAT)
             files.lock(self._file.fd)
-            if is_new:
-                files.sync_dir(path.parent)
+            files.sync_dir(path.parent)  # a process that was killed here may have left the name unsynced
         except BlockingIOError:
             raise InvalidParameters(f"another process follows with the place in {path}") from None
         except OSError as error:
