@@ -37,9 +37,19 @@ for words in json.load(sys.stdin):
 """
 _FRONT = ("--version", "--help", "read --help", "completion bash", "__complete re", "__complete read t")
 _SERVED = ("status", "read t --limit 1")
-_OWN = ("status", "read t --limit 1", "log t", "branch list t", "tag list t", "oplog", "topic list", "gc --dry-run")
-_GROUPS = (("", "own", _FRONT, 3), (", with a daemon", "served", _SERVED, 12), (", without a daemon", "own", _OWN, 25))
-"""The end of a row's name, the data directory, the commands, and how many times `python -c pass` they may take."""
+_LOCAL = ("topic list", "topic show t", "read t --limit 1", "status", "pin list t")
+_DECODING = ("tail t", "log t", "show t head", "points t", "branch list t", "tag list t", "oplog", "gc --dry-run")
+_GROUPS = (
+    ("", "own", _FRONT, 3),
+    (", with a daemon", "served", _SERVED, 8),
+    (", without a daemon", "own", _LOCAL, 8),
+    (", without a daemon", "own", _DECODING, 16),
+)
+"""The end of a row's name, the data directory, the commands, and how many times `python -c pass` they may take.
+
+The last group decodes objects of the remote, for which it imports protobuf, or arrays of records, for which it imports
+numpy.
+"""
 
 
 def run(options: Options) -> Report:

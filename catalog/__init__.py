@@ -16,32 +16,38 @@ Rooms:
     gc          garbage collection and scrub
     tenants     names of tenants, and IAM policies
 The modules beside them make volumes of commits: volume, history, timeline, snapshot, local, sync, checkpointer.
+
+The package imports a name when it is first used.
 """
 
-from catalog.checkpointer import CheckpointPolicy, checkpoint_due, make_checkpoint
-from catalog.errors import CatalogError
-from catalog.format.commit import (
-    NO_PARENT,
-    Bounds,
-    Codec,
-    Commit,
-    CommitKind,
-    Deletions,
-    ForkPoint,
-    SegmentRef,
-    SegmentView,
-)
-from catalog.format.control import MAIN, Control, Fork, Ref
-from catalog.format.encoding import StoredCommit, encode_commit
-from catalog.format.ids import Sid, Vid
-from catalog.format.keys import Key
-from catalog.history import History, PastCommit
-from catalog.local import Attempt, Handle, LocalCatalog
-from catalog.objects import LocalStore, MemoryStore, ObjectInfo, ObjectStore, PartTag, WithETag
-from catalog.refs.branch import Branch, Branches
-from catalog.snapshot import Snapshot
-from catalog.timeline import Head, Lsn, Named, Pinned, Seq, Target, Time, parse_target, resolve, window
-from catalog.volume import Volumes
+from __future__ import annotations
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from catalog.checkpointer import CheckpointPolicy, checkpoint_due, make_checkpoint
+    from catalog.errors import CatalogError
+    from catalog.format.commit import (
+        NO_PARENT,
+        Bounds,
+        Codec,
+        Commit,
+        CommitKind,
+        Deletions,
+        ForkPoint,
+        SegmentRef,
+        SegmentView,
+    )
+    from catalog.format.control import MAIN, Control, Fork, Ref
+    from catalog.format.encoding import StoredCommit, encode_commit
+    from catalog.format.ids import Sid, Vid
+    from catalog.format.keys import Key
+    from catalog.history import History, PastCommit
+    from catalog.local import Attempt, Handle, LocalCatalog
+    from catalog.objects import LocalStore, MemoryStore, ObjectInfo, ObjectStore, PartTag, WithETag
+    from catalog.refs.branch import Branch, Branches
+    from catalog.snapshot import Snapshot
+    from catalog.timeline import Head, Lsn, Named, Pinned, Seq, Target, Time, parse_target, resolve, window
+    from catalog.volume import Volumes
 
 __all__ = [
     "MAIN",
@@ -92,3 +98,66 @@ __all__ = [
     "resolve",
     "window",
 ]
+
+_HOMES = {
+    "CheckpointPolicy": "catalog.checkpointer",
+    "checkpoint_due": "catalog.checkpointer",
+    "make_checkpoint": "catalog.checkpointer",
+    "CatalogError": "catalog.errors",
+    "NO_PARENT": "catalog.format.commit",
+    "Bounds": "catalog.format.commit",
+    "Codec": "catalog.format.commit",
+    "Commit": "catalog.format.commit",
+    "CommitKind": "catalog.format.commit",
+    "Deletions": "catalog.format.commit",
+    "ForkPoint": "catalog.format.commit",
+    "SegmentRef": "catalog.format.commit",
+    "SegmentView": "catalog.format.commit",
+    "MAIN": "catalog.format.control",
+    "Control": "catalog.format.control",
+    "Fork": "catalog.format.control",
+    "Ref": "catalog.format.control",
+    "StoredCommit": "catalog.format.encoding",
+    "encode_commit": "catalog.format.encoding",
+    "Sid": "catalog.format.ids",
+    "Vid": "catalog.format.ids",
+    "Key": "catalog.format.keys",
+    "History": "catalog.history",
+    "PastCommit": "catalog.history",
+    "Attempt": "catalog.local",
+    "Handle": "catalog.local",
+    "LocalCatalog": "catalog.local",
+    "LocalStore": "catalog.objects",
+    "MemoryStore": "catalog.objects",
+    "ObjectInfo": "catalog.objects",
+    "ObjectStore": "catalog.objects",
+    "PartTag": "catalog.objects",
+    "WithETag": "catalog.objects",
+    "Branch": "catalog.refs.branch",
+    "Branches": "catalog.refs.branch",
+    "Snapshot": "catalog.snapshot",
+    "Head": "catalog.timeline",
+    "Lsn": "catalog.timeline",
+    "Named": "catalog.timeline",
+    "Pinned": "catalog.timeline",
+    "Seq": "catalog.timeline",
+    "Target": "catalog.timeline",
+    "Time": "catalog.timeline",
+    "parse_target": "catalog.timeline",
+    "resolve": "catalog.timeline",
+    "window": "catalog.timeline",
+    "Volumes": "catalog.volume",
+}
+
+if not TYPE_CHECKING:
+
+    def __getattr__(name):
+        if name not in _HOMES:
+            raise AttributeError(f"module 'catalog' has no attribute {name!r}")
+        from importlib import import_module
+
+        globals()[name] = attribute = getattr(import_module(_HOMES[name]), name)
+        return attribute
+
+    def __dir__():
+        return sorted({*globals(), *__all__})

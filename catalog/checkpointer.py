@@ -26,7 +26,7 @@ Source: Graft RFC 0001 (Checkpointing).
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from catalog.errors import InvalidObject, NoSuchObject, OutOfWindow
 from catalog.format.commit import Checkpoint
@@ -40,6 +40,7 @@ from catalog.objects.settled_writes import change, put_once
 from catalog.snapshot import checkpoint_of
 from catalog.volume import Volumes
 from seglog.base.arguments import checked
+from seglog.base.values import dataclass
 
 __all__ = ["CheckpointPolicy", "checkpoint_due", "make_checkpoint"]
 

@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TypeVar
 
 from catalog.errors import HistoryCollected, InvalidObject, NoSuchObject
@@ -30,6 +30,7 @@ from catalog.format.encoding import StoredCommit
 from catalog.format.ids import LsnNumber, Vid
 from catalog.format.keys import commit_key
 from seglog.base.arguments import checked
+from seglog.base.values import dataclass
 
 __all__ = ["NO_HISTORY", "BranchSpan", "History", "KeptCommits", "PastCommit", "retry_if_collected"]
 

@@ -44,13 +44,11 @@ import ctypes
 import errno
 import itertools
 import os
-import shutil
 import sqlite3
-import tempfile
 import threading
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from pathlib import Path
 from types import MappingProxyType, TracebackType
 from typing import Any, Self
@@ -63,6 +61,7 @@ from catalog.format.ids import LsnNumber, Sid, Vid
 from catalog.format.keys import Key
 from seglog.base.arguments import checked
 from seglog.base.ownership import Owned, is_foreign
+from seglog.base.values import dataclass
 
 __all__ = ["Attempt", "Connected", "Handle", "LocalCatalog", "copy_aside"]
 
@@ -120,6 +119,8 @@ class Copy:
     """The directory `name`. Only the process that made it removes it, by `cleanup` or at the end of this object."""
 
     def __init__(self) -> None:
+        import tempfile
+
         self.name = tempfile.mkdtemp(prefix="seglog-")
         self.cleanup = weakref.finalize(self, _remove, self.name, os.getpid())
 
@@ -169,6 +170,8 @@ def _read_file(path: Path, copy: Path | None) -> bytes:
 
 
 def _remove(directory: str, maker: int) -> None:
+    import shutil
+
     if os.getpid() == maker:
         shutil.rmtree(directory)
 

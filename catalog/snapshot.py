@@ -24,10 +24,9 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right, insort
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from blake3 import blake3
-from pyroaring import BitMap
 
 from catalog.format.commit import (
     NO_PARENT,
@@ -40,6 +39,8 @@ from catalog.format.commit import (
 )
 from catalog.format.encoding import StoredCommit, encode_views
 from catalog.format.ids import Sid, Vid
+from catalog.format.late import pyroaring
+from seglog.base.values import dataclass
 
 __all__ = [
     "SegmentView",
@@ -160,7 +161,7 @@ def from_checkpoint(stored: StoredCommit, checkpoint: Checkpoint, views: tuple[S
 def fold(base: Snapshot, commits: Iterable[StoredCommit]) -> Snapshot:
     """Return `base` after `commits`, which follow it, oldest first."""
     views = list(base.segments)
-    bitmaps = {view.ref.sid: BitMap.deserialize(view.deleted) for view in views if view.deleted is not None}
+    bitmaps = {view.ref.sid: pyroaring.BitMap.deserialize(view.deleted) for view in views if view.deleted is not None}
     now = base
     for stored in commits:
         commit = stored.commit
@@ -209,7 +210,7 @@ def _loaded(keys: tuple[LoadedKey, ...], commit: Commit) -> tuple[LoadedKey, ...
     return (*keys, LoadedKey(commit.load.key, commit.bounds.head_seq))[-_KEYS:]
 
 
-def _puts_out(views: Iterable[SegmentView], bitmaps: Mapping[Sid, BitMap], commit: Commit) -> bool:
+def _puts_out(views: Iterable[SegmentView], bitmaps: Mapping[Sid, pyroaring.BitMap], commit: Commit) -> bool:
     if commit.kind is CommitKind.DELETE:
         return True
     removed = frozenset(commit.removed_sids)
@@ -247,17 +248,17 @@ def _without(views: Sequence[SegmentView], first: int, last: int | None) -> list
     return [*views[:low], *cut_views, *views[high:]]
 
 
-def _merge(bitmaps: dict[Sid, BitMap], commit: Commit) -> None:
+def _merge(bitmaps: dict[Sid, pyroaring.BitMap], commit: Commit) -> None:
     for sid, bitmap in commit.deletions.bitmaps.items():
-        more = BitMap.deserialize(bitmap)
+        more = pyroaring.BitMap.deserialize(bitmap)
         bitmaps[sid] = bitmaps[sid] | more if sid in bitmaps else more
     for view in commit.restored_views:
         bitmaps.pop(view.ref.sid, None)
         if view.deleted is not None:
-            bitmaps[view.ref.sid] = BitMap.deserialize(view.deleted)
+            bitmaps[view.ref.sid] = pyroaring.BitMap.deserialize(view.deleted)
 
 
-def _with_deleted(views: Iterable[SegmentView], bitmaps: Mapping[Sid, BitMap]) -> tuple[SegmentView, ...]:
+def _with_deleted(views: Iterable[SegmentView], bitmaps: Mapping[Sid, pyroaring.BitMap]) -> tuple[SegmentView, ...]:
     serialized = {sid: bitmap.serialize() for sid, bitmap in bitmaps.items() if bitmap}
     deleted = [serialized.get(view.ref.sid) for view in views]
     return tuple(

@@ -14,8 +14,6 @@ Source: Graft RFC 0001 (Pull & Fetch Volume).
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from catalog.errors import BranchCollected, InvalidObject
 from catalog.format.commit import Bounds, CommitKind
 from catalog.format.control import DEAD
@@ -24,6 +22,7 @@ from catalog.format.ids import Vid
 from catalog.format.keys import commit_key
 from catalog.snapshot import Snapshot
 from catalog.volume import Volumes
+from seglog.base.values import dataclass
 
 __all__ = ["Updates", "pull"]
 

@@ -35,7 +35,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import assert_never
 
@@ -45,6 +44,8 @@ from catalog.format.ids import Vid
 from catalog.format.keys import check_name
 from catalog.history import History, PastCommit
 from seglog.base.arguments import checked
+from seglog.base.later import pattern
+from seglog.base.values import dataclass
 
 __all__ = [
     "Head",
@@ -65,8 +66,8 @@ __all__ = [
 ]
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_NUMBERED = re.compile(r"(seq:|lsn:|head~)([0-9]{1,20})(?:@(.*))?", re.ASCII)
-_AGO = re.compile(r"([0-9]{1,9}) ?(s|m|h|d|w|seconds?|minutes?|hours?|days?|weeks?) ago", re.ASCII)
+_NUMBERED = pattern(r"(seq:|lsn:|head~)([0-9]{1,20})(?:@(.*))?", re.ASCII)
+_AGO = pattern(r"([0-9]{1,9}) ?(s|m|h|d|w|seconds?|minutes?|hours?|days?|weeks?) ago", re.ASCII)
 _UNIT_MS = {"s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 604_800_000}
 _U64_END = 2**64
 _ALTERS = frozenset({CommitKind.DELETE, CommitKind.EVICT, CommitKind.TRUNCATE, CommitKind.RESTORE})

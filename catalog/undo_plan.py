@@ -22,7 +22,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence, Set
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import islice
 
 from pyroaring import BitMap
@@ -32,6 +32,7 @@ from catalog.format.commit import Bounds, Commit, CommitKind, ForkPoint, Restore
 from catalog.format.encoding import StoredCommit
 from catalog.format.ids import Sid
 from catalog.snapshot import Snapshot, deleted_below, fold
+from seglog.base.values import dataclass
 
 __all__ = ["TAKES_AWAY", "Live", "Taken", "UndoPlan", "count", "first_ranges", "plan_undo"]
 

@@ -36,9 +36,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import itertools
-import logging
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 
 from blake3 import blake3
@@ -89,6 +87,7 @@ from catalog.objects.settled_writes import put_once
 from catalog.objects.wrapped import OfflineStore
 from catalog.snapshot import Snapshot, cut, empty, fold, fork, from_checkpoint
 from seglog.base.arguments import checked
+from seglog.base.later import logger
 from seglog.base.progress import count
 
 __all__ = ["DEAD", "Volumes"]
@@ -96,7 +95,7 @@ __all__ = ["DEAD", "Volumes"]
 _CONCURRENT_GETS = 16
 _FAR = 64  # commits: from this distance on, a checkpoint may be nearer than the known state
 _LSNS = 2**63  # the first LSN that a local catalog cannot hold
-_log = logging.getLogger(__name__)
+_log = logger(__name__)
 
 
 class Volumes:
@@ -505,6 +504,8 @@ class Volumes:
         if len(lsns) < 2:
             yield from _counted(self._get_commit(vid, lsn) for lsn in lsns)
             return
+        from concurrent.futures import ThreadPoolExecutor
+
         with ThreadPoolExecutor(min(_CONCURRENT_GETS, len(lsns)), "catalog-get") as pool:
             yield from _counted(pool.map(carried(functools.partial(self._get_commit, vid)), lsns))
 

@@ -21,9 +21,9 @@ from operator import attrgetter
 from types import TracebackType
 from typing import TYPE_CHECKING, TypeVar
 
-from catalog import Codec, Snapshot
 from catalog.errors import NoSuchObject
 from catalog.format import keys
+from catalog.format.commit import Codec
 from catalog.objects.base import ObjectStore
 from offload.context import ArchiveContext, part
 from offload.errors import HistoryBehind, NoRemote
@@ -49,6 +49,7 @@ from seglog.values.seq_set import SeqSet, seq_set
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from catalog import Snapshot
     from offload.services.collection import CollectionService
     from offload.services.history import HistoryService
     from offload.services.names import BranchService, PinService, TagService

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import socket
+import os
 import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 from weakref import WeakValueDictionary
 
-from catalog import Branches, LocalCatalog, Volumes
+from catalog import LocalCatalog
+from catalog.format.late import import_now
 from catalog.objects.base import ObjectStore
 from offload.handles import Handles
 from offload.read.cache import open_cache
@@ -18,12 +19,18 @@ from seglog.files.clock import Clock
 from seglog.process import closing_after
 
 if TYPE_CHECKING:
+    from catalog import Branches, Volumes
     from catalog.refs.state_names import Tags
     from offload.read.cold_reader import ColdReader
 
-__all__ = ["ArchiveContext", "TopicLocks", "part"]
+__all__ = ["ArchiveContext", "TopicLocks", "host_name", "part"]
 
 T = TypeVar("T")
+
+
+def host_name() -> str:
+    """Return the name of this machine, as `socket.gethostname` does, without the import of `socket`."""
+    return os.uname().nodename
 
 
 class TopicLocks:
@@ -93,10 +100,12 @@ class ArchiveContext:
         self.store = store
         self.settings = settings
         self.clock = clock
-        self.writer_id = socket.gethostname()
+        self.writer_id = host_name()
         self.locks = TopicLocks()
         self._cold = cold
         self._is_chosen = is_chosen
+        if not log.is_read_only:
+            import_now()
         self._chunks = None if log.is_read_only else open_cache(cold.place_of_cache(log.path), cold.cache_bytes)
         try:
             self.local = LocalCatalog(log.path / "catalog.db", read_only=log.is_read_only, make_room=log.make_room)
@@ -107,10 +116,14 @@ class ArchiveContext:
 
     @part
     def volumes(self) -> Volumes:
+        from catalog import Volumes
+
         return Volumes(self.store, self.local)
 
     @part
     def branches(self) -> Branches:
+        from catalog import Branches
+
         return Branches(self.volumes, self.writer_id)
 
     @part

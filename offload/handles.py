@@ -20,16 +20,21 @@ HANDLE-7  A replica follows its name. If a promotion gave the name to another vo
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from typing import TYPE_CHECKING
 
-from catalog import MAIN, Bounds, Branches, Handle, LocalCatalog, Vid, Volumes
+from catalog import MAIN, Bounds, Handle, Vid
 from catalog.errors import BranchCollected, CatalogError, Diverged, InvalidName, NoSuchBranch, NoSuchObject, NoSuchTopic
 from catalog.format import keys
 from catalog.format.control import DEAD
-from catalog.sync import Updates, pull
 from offload.errors import NameDeleted, NameMoved, NeverWritten, OtherRemote, RemoteBehind
 from seglog import Log, TruncateOp
+from seglog.base.values import dataclass
 from seglog.files.clock import Clock
+
+if TYPE_CHECKING:
+    from catalog import Branches, LocalCatalog, Volumes
+    from catalog.sync import Updates
 
 __all__ = ["Handles", "Tip", "split_name"]
 
@@ -200,6 +205,9 @@ class Handles:
 
         Raises `BranchCollected` (HANDLE-5).
         """
+
+        from catalog.sync import pull
+
         if handle.is_collected:
             self.check_alive(handle)
         try:

@@ -43,7 +43,7 @@ import logging
 import os
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
 from catalog import (
     MAIN,
@@ -75,6 +75,7 @@ from offload.settings import OffloadSettings, codec_named, encrypted_by
 from offload.write.publisher import make_due_checkpoint
 from offload.write.segment_upload import UploadJob, delete_segment, upload_segment
 from seglog.base.errors import Conflict, Misuse
+from seglog.base.values import dataclass
 from seglog.format.frames import Frames
 
 # What a program that loads holds. Other rooms take two texts and `is_free` besides.

@@ -14,6 +14,9 @@ if TYPE_CHECKING:
 
 __all__ = ["main"]
 
+_YOUNG_OBJECTS = 100_000
+"""The objects between two searches for cycles. With Python's own 700, the imports of a command cause a hundred."""
+
 
 def main() -> None:
     code = 130
@@ -21,12 +24,16 @@ def main() -> None:
         from offload.cli.streams import end_at_once
 
         end_at_once()
+        import atexit
+        import gc
         import os
         import sys
 
         from offload.cli.door import run
         from offload.cli.streams import accept_any_text, flush_output, open_closed_streams
 
+        gc.set_threshold(_YOUNG_OBJECTS)
+        atexit.register(gc.freeze)  # else Python looks for cycles in all objects once more at its end
         open_closed_streams()
         accept_any_text()
         code = run(sys.argv[1:], os.environ, _serve)
@@ -37,6 +44,7 @@ def main() -> None:
 
 
 def _serve(directory: Path, settings: Settings, *, remote: str | None, debug: bool, tenants: bool = False) -> None:
+    import gc
     import os
 
     try:
@@ -50,6 +58,7 @@ def _serve(directory: Path, settings: Settings, *, remote: str | None, debug: bo
         raise NotInstalled("seglog serve", missing.name, "daemon") from None
     from seglog.base.arguments import show_frames
 
+    gc.set_threshold(_YOUNG_OBJECTS // 100)
     show_frames(True)  # its logs have the traceback of what nobody expects
     serve = settings.serve
     is_insecure = serve.insecure_behind_proxy and not serve.tls_certificate

@@ -22,7 +22,6 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
@@ -39,6 +38,7 @@ from offload.tenants.source import source_of
 from offload.wiring import check_remote_apart, open_store
 from seglog.base.arguments import checked
 from seglog.base.errors import Missing
+from seglog.base.values import dataclass
 from seglog.files.clock import Clock
 from seglog.files.port import Files
 from seglog.values.config import NO_VARIABLES

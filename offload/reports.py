@@ -5,7 +5,9 @@ A client of the daemon gets them as well. So this module imports neither the cat
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
+
+from seglog.base.values import dataclass
 
 __all__ = ["Lag", "RunStatus", "Side", "TopicStatus"]
 

@@ -26,7 +26,7 @@ import hmac
 import re
 import secrets
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from enum import IntEnum
 from fnmatch import fnmatchcase
 from typing import Any, Final
@@ -35,6 +35,7 @@ from catalog.errors import InvalidTenant
 from catalog.tenants.names import check_tenant
 from offload.errors import InvalidParameters, NotAllowed, OffloadError, Refused
 from seglog.base.errors import Misuse
+from seglog.base.values import dataclass
 
 __all__ = [
     "EVERYTHING",

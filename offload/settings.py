@@ -13,18 +13,18 @@ A command reads the file once, and a reload of the daemon too, so that it sees o
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from pathlib import Path
-from typing import Any, ClassVar, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
-from catalog.checkpointer import CheckpointPolicy
 from catalog.errors import InvalidTenant
 from catalog.format.checksum import ChecksumKind
 from catalog.format.commit import Codec
 from catalog.tenants.names import check_tenant
 from catalog.tenants.policies import Partition, TenantRole
+from seglog.base.later import pattern
+from seglog.base.values import dataclass
 from seglog.errors import InvalidSetting, InvalidTopicName
 from seglog.files.directory import default_toml, read_sections
 from seglog.values.config import (
@@ -42,6 +42,9 @@ from seglog.values.config import (
     toml_lines,
 )
 from seglog.values.names import check_topic_name
+
+if TYPE_CHECKING:
+    from catalog.checkpointer import CheckpointPolicy
 
 __all__ = [
     "ASK",
@@ -96,7 +99,7 @@ PROCESS = "process"
 WORKERS = (PROCESS, "thread")
 
 TENANT_ROLES = tuple(role.value for role in TenantRole)
-ROLE_ARN = re.compile(rf"arn:(?:{'|'.join(Partition)}):iam::[0-9]{{12}}:role/[A-Za-z0-9_+=,.@/-]{{1,576}}")
+ROLE_ARN = pattern(rf"arn:(?:{'|'.join(Partition)}):iam::[0-9]{{12}}:role/[A-Za-z0-9_+=,.@/-]{{1,576}}")
 ROLE_ARN_FORM = "arn:aws:iam::ACCOUNT:role/NAME"
 
 NEVER = "never"
@@ -265,6 +268,8 @@ class CatalogSettings:
 
     @property
     def checkpoint_policy(self) -> CheckpointPolicy:
+        from catalog.checkpointer import CheckpointPolicy
+
         return CheckpointPolicy(self.checkpoint_commits, self.checkpoint_bytes)
 
 

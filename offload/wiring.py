@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -13,10 +12,11 @@ from urllib.parse import unquote_to_bytes
 from catalog.errors import InvalidRemote
 from catalog.format.remotes import split_remote
 from catalog.objects.base import ObjectStore
-from catalog.objects.prefix import WholePrefix
 from offload.settings import DEFAULT, ColdSettings, OffloadSettings
+from seglog.base.later import pattern
 
 if TYPE_CHECKING:
+    from catalog.objects.prefix import WholePrefix
     from catalog.objects.s3_credentials import CredentialSource, FoundCredentials
 
 __all__ = [
@@ -30,7 +30,7 @@ __all__ = [
 ]
 
 _UNSAFE = "the prefix has an empty or unsafe path segment"
-_SEGMENT = re.compile(r"[A-Za-z0-9!_.*'()-]+")
+_SEGMENT = pattern(r"[A-Za-z0-9!_.*'()-]+")
 
 
 def open_store(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 import functools
-import logging
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -14,6 +13,7 @@ from types import MappingProxyType, TracebackType
 from typing import Annotated, TypeAlias
 
 from seglog.base.arguments import WHOLE_MAX, Within, checked
+from seglog.base.later import logger
 from seglog.base.ownership import Owned, is_foreign
 from seglog.engine.engine import Engine, doing, give_up_ballast
 from seglog.engine.state import reclaimable
@@ -54,7 +54,7 @@ from seglog.writing import write
 
 __all__ = ["Log", "open"]
 
-_logger = logging.getLogger("seglog.log")
+_logger = logger("seglog.log")
 _PATIENCE_S = 1.0
 
 #: At most half of all seqs: the other half stays for appends.

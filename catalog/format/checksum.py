@@ -23,9 +23,8 @@ import enum
 import functools
 import zlib
 from collections.abc import Iterable
-from dataclasses import dataclass
 
-import google_crc32c
+from seglog.base.values import dataclass
 
 __all__ = ["Checksum", "ChecksumKind", "SizedChecksum", "joined"]
 
@@ -93,6 +92,8 @@ def joined(parts: Iterable[SizedChecksum]) -> SizedChecksum:
 
 def _crc32c(body: bytes | bytearray, value: int) -> int:
     # google-crc32c takes immutable bytes only. A copy that stays in the processor's cache costs little.
+    import google_crc32c
+
     view = memoryview(body)
     starts = range(0, len(body), _PIECE_BYTES)
     pieces = [body] if isinstance(body, bytes) else (bytes(view[start : start + _PIECE_BYTES]) for start in starts)

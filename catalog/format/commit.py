@@ -16,9 +16,10 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from catalog.format.ids import Sid, Vid
+from seglog.base.values import dataclass
 
 __all__ = [
     "NO_PARENT",

@@ -19,11 +19,11 @@ Source: Graft RFC 0001 (Control, Fork, CheckpointSet); the others are ours.
 from __future__ import annotations
 
 from bisect import bisect_right
-from dataclasses import dataclass
 from typing import NamedTuple
 
 from catalog.format.commit import ForkPoint
 from catalog.format.ids import Vid
+from seglog.base.values import dataclass
 
 __all__ = [
     "DEAD",

@@ -63,13 +63,9 @@ from __future__ import annotations
 import itertools
 import struct
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 
 from blake3 import blake3
-from google.protobuf.message import DecodeError
-from pyroaring import BitMap
 
-from catalog import schema_pb2 as pb
 from catalog.errors import FormatUnsupported, InvalidKey, InvalidObject
 from catalog.format.commit import (
     Bounds,
@@ -96,7 +92,9 @@ from catalog.format.envelope import (
 )
 from catalog.format.ids import Sid, Vid
 from catalog.format.keys import commit_key
+from catalog.format.late import pb, protobuf, pyroaring
 from seglog.base.arguments import checked
+from seglog.base.values import dataclass
 
 __all__ = [
     "StoredCommit",
@@ -438,7 +436,7 @@ def _deletions(message: pb.Deletions) -> Deletions:
 
 def _check_bitmap(sid: Sid, bitmap: bytes) -> None:
     try:
-        BitMap.deserialize(bitmap)
+        pyroaring.BitMap.deserialize(bitmap)
     except (IndexError, ValueError):
         raise ValueError(f"the deletions of segment {sid} are not a Roaring bitmap") from None
 
@@ -475,7 +473,7 @@ def decode_views(raw: bytes, key: str) -> tuple[SegmentView, ...]:
     try:
         message.ParseFromString(raw)
         return _views(message.views)
-    except (DecodeError, InvalidKey, ValueError) as cause:
+    except (protobuf.DecodeError, InvalidKey, ValueError) as cause:
         raise InvalidObject(key, f"its list of segments does not decode: {cause}") from None
 
 

@@ -26,13 +26,11 @@ from contextlib import contextmanager
 from typing import TypeVar
 
 import xxhash
-from google.protobuf.message import DecodeError, Message
-from google.protobuf.timestamp_pb2 import Timestamp
 
-from catalog import schema_pb2 as pb
 from catalog.errors import FormatUnsupported, InvalidKey, InvalidName, InvalidObject
 from catalog.format.commit import ForkPoint
 from catalog.format.ids import Vid
+from catalog.format.late import pb, protobuf, timestamps
 
 __all__ = [
     "HEADER",
@@ -52,7 +50,7 @@ MAGIC = b"SGL1"
 HEADER = struct.Struct("<4s3sB")
 TRAILER = struct.Struct("<Q")
 _PADDING = bytes(3)
-_Message = TypeVar("_Message", bound=Message)
+_Message = TypeVar("_Message", bound="protobuf.Message")
 
 
 class MessageType(enum.IntEnum):
@@ -109,13 +107,13 @@ def fork_point(message: pb.VolumeRef) -> ForkPoint:
     return ForkPoint(Vid(message.vid), message.lsn, message.seq if message.HasField("seq") else None)
 
 
-def timestamp(ms: int) -> Timestamp:
-    stamp = Timestamp()
+def timestamp(ms: int) -> timestamps.Timestamp:
+    stamp = timestamps.Timestamp()
     stamp.FromMilliseconds(ms)
     return stamp
 
 
-def serialized(message: Message) -> bytes:
+def serialized(message: protobuf.Message) -> bytes:
     return message.SerializeToString(deterministic=True)
 
 
@@ -123,7 +121,7 @@ def parse(message: _Message, message_type: MessageType, body: bytes, key: str) -
     """Fill `message` from `body`, and return it. Raise `InvalidObject` and `FormatUnsupported`, which name `key`."""
     try:
         message.ParseFromString(unwrap(message_type, body, key))
-    except DecodeError as cause:
+    except protobuf.DecodeError as cause:
         raise InvalidObject(key, f"it is not a protobuf message of its type: {cause}") from None
     return message
 

@@ -21,13 +21,13 @@ Source: Graft (GID), Graft RFC 0001, "Log Sequence Numbers" and "CBE64 Encoding"
 from __future__ import annotations
 
 import os
-import re
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Annotated, ClassVar, Self, TypeAlias
 
 from catalog.errors import InvalidKey
 from seglog.base.arguments import Within
+from seglog.base.later import pattern
+from seglog.base.values import dataclass
 
 __all__ = ["MAX_LSN", "Gid", "LsnNumber", "Sid", "Vid", "from_cbe64", "to_cbe64"]
 
@@ -38,7 +38,7 @@ _TAIL_BYTES, _TAIL_CHARS = 9, 13
 MAX_LSN = 2**64 - 1
 #: The type of an LSN argument. 0 means "none yet".
 LsnNumber: TypeAlias = Annotated[int, Within(0, MAX_LSN)]
-_CBE64 = re.compile(r"[0-9A-F]{16}")
+_CBE64 = pattern(r"[0-9A-F]{16}")
 
 
 @dataclass(frozen=True, slots=True, order=True)

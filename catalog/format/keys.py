@@ -31,6 +31,7 @@ from typing import NewType
 
 from catalog.errors import InvalidKey, InvalidName
 from catalog.format.ids import Sid, Vid, from_cbe64, to_cbe64
+from seglog.base.later import pattern
 
 __all__ = [
     "Key",
@@ -84,13 +85,13 @@ __all__ = [
 
 Key = NewType("Key", str)
 
-_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,127}")
-_LIST = re.compile(r"/lists/([0-9A-F]{16})\.([0-9a-f]{64})\Z")
-_ENTRY = re.compile(r"oplog/([0-9A-F]{16})")
-_COMMIT = re.compile(r"[^/]+/log/([0-9A-F]{16})")
-_PLAN = re.compile(r"gc/([0-9A-F]{16})/(plan|[0-9]{8})")
-_COLD_SEGMENT = re.compile(r"cold/[^/]+/([0-9A-F]{8})/([0-9]{16})\.(data|idx)")
-_KEY = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._=@-]*(/[A-Za-z0-9_][A-Za-z0-9._=@-]*)*")  # with keys of Hive's partitions
+_NAME = pattern(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,127}")
+_LIST = pattern(r"/lists/([0-9A-F]{16})\.([0-9a-f]{64})\Z")
+_ENTRY = pattern(r"oplog/([0-9A-F]{16})")
+_COMMIT = pattern(r"[^/]+/log/([0-9A-F]{16})")
+_PLAN = pattern(r"gc/([0-9A-F]{16})/(plan|[0-9]{8})")
+_COLD_SEGMENT = pattern(r"cold/[^/]+/([0-9A-F]{8})/([0-9]{16})\.(data|idx)")
+_KEY = pattern(r"[A-Za-z0-9_][A-Za-z0-9._=@-]*(/[A-Za-z0-9_][A-Za-z0-9._=@-]*)*")  # with keys of Hive's partitions
 
 
 def check_name(kind: str, name: str) -> str:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import re
 from urllib.parse import SplitResult, urlsplit
 
 from catalog.errors import InvalidRemote
+from seglog.base.later import pattern
 
 __all__ = ["split_remote"]
 
-_CREDENTIALS = re.compile(r"//[^/]*@")
+_CREDENTIALS = pattern(r"//[^/]*@")
 
 
 def split_remote(url: str) -> SplitResult:

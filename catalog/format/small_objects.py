@@ -31,7 +31,6 @@ import struct
 from dataclasses import replace
 from itertools import islice, starmap
 
-from catalog import schema_pb2 as pb
 from catalog.errors import InvalidObject
 from catalog.format.control import Boundary, CheckpointSet, Control, Fork, Mark, NameChange, OplogEntry, Pin, Ref, Tag
 from catalog.format.envelope import (
@@ -47,6 +46,7 @@ from catalog.format.envelope import (
 )
 from catalog.format.ids import Vid
 from catalog.format.keys import boundary_key, check_key, check_name, checkpoints_key, control_key
+from catalog.format.late import pb
 
 __all__ = [
     "NEWEST_BYTES",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Callable, Collection, Iterable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
 from catalog.checkpointer import make_checkpoint
 from catalog.errors import Corrupt, Diverged, NoSuchObject, Outdated, OutOfWindow
@@ -34,6 +34,7 @@ from catalog.objects.base import ObjectStore
 from catalog.objects.settled_writes import change
 from catalog.refs.beside_gc import begin_closing, close, keep_open
 from catalog.snapshot import fold
+from seglog.base.values import dataclass
 
 __all__ = ["Execution", "Note"]
 

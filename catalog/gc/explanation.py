@@ -14,7 +14,6 @@ EXPLAIN-1  The search of GC decides whether an object is garbage (`catalog.gc.ga
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator
-from dataclasses import dataclass
 
 from catalog.errors import Corrupt, NoSuchObject
 from catalog.format.ids import Sid, Vid
@@ -36,6 +35,7 @@ from catalog.gc.mark import Kept, Marker
 from catalog.gc.plan import Garbage, PlannedKey, PlanWriter, pages_of, planned_keys, plans
 from catalog.gc.policy import GcReport, Holder
 from catalog.objects.base import ObjectStore
+from seglog.base.values import dataclass
 
 __all__ = ["Explanation", "explain"]
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from catalog.errors import Corrupt, InvalidKey, NoSuchObject
 from catalog.format.commit import SegmentRef
@@ -21,6 +21,7 @@ from catalog.gc.policy import GcReport, Watch, unwatched
 from catalog.gc.roots import volumes_of
 from catalog.gc.sid_set import SidSet
 from catalog.objects.base import ObjectStore
+from seglog.base.values import dataclass
 
 __all__ = ["GarbageSearch"]
 

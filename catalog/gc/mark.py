@@ -19,7 +19,7 @@ from __future__ import annotations
 import struct
 from collections import defaultdict, deque
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import partial
 
 from catalog.errors import Corrupt, NoSuchObject, SeglogError
@@ -45,6 +45,7 @@ from catalog.local import LocalCatalog
 from catalog.objects.base import ObjectStore, first_valid_key
 from catalog.snapshot import Snapshot
 from catalog.volume import Volumes
+from seglog.base.values import dataclass
 
 __all__ = ["Kept", "Marker", "Marks", "Unmarked", "lengths_of"]
 

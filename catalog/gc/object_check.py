@@ -17,7 +17,6 @@ OBJ-2  No false alarm: if an object seems lost or corrupt, the check marks all v
 from __future__ import annotations
 
 from collections.abc import Callable, Container, Iterator
-from dataclasses import dataclass
 
 from blake3 import blake3
 
@@ -31,6 +30,7 @@ from catalog.gc.roots import volumes_of
 from catalog.gc.scrub import Scrub, ScrubReport, check_length
 from catalog.gc.sid_set import SidSet
 from catalog.objects.base import ObjectStore
+from seglog.base.values import dataclass
 
 __all__ = ["Looked", "ObjectCheck", "place_of"]
 

@@ -21,9 +21,8 @@ from __future__ import annotations
 import os
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
-from catalog import schema_pb2 as pb
 from catalog.errors import Corrupt, InvalidObject, NoSuchObject
 from catalog.format.envelope import MessageType, fields_of, parse, serialized, timestamp, wrap
 from catalog.format.ids import Sid, Vid
@@ -42,9 +41,11 @@ from catalog.format.keys import (
     plan_prefix,
     plans_prefix,
 )
+from catalog.format.late import pb
 from catalog.gc.mark import Marker
 from catalog.objects.base import ObjectStore
 from catalog.objects.settled_writes import put_once
+from seglog.base.values import dataclass
 
 __all__ = [
     "PAGE_OBJECTS",

@@ -22,12 +22,13 @@ import enum
 import json
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from catalog.format.commit import Commit
 from catalog.format.control import CheckpointSet
 from catalog.format.ids import Vid
 from seglog.base.progress import Watch, unwatched
+from seglog.base.values import dataclass
 
 __all__ = [
     "GcPolicy",

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from catalog.errors import Corrupt, NoSuchObject
 from catalog.format.control import full_name
@@ -31,6 +31,7 @@ from catalog.format.small_objects import decode_pin, decode_ref, decode_tag
 from catalog.gc.policy import HeldBy, Holder
 from catalog.objects.base import ObjectStore
 from catalog.objects.patience import carried
+from seglog.base.values import dataclass
 
 __all__ = ["Point", "Roots", "read_roots", "volumes_of"]
 

@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from blake3 import blake3
 
@@ -34,6 +34,7 @@ from catalog.gc.sid_set import SidSet
 from catalog.objects.base import ObjectStore, sizes_of
 from catalog.snapshot import fold
 from catalog.volume import Volumes
+from seglog.base.values import dataclass
 
 __all__ = ["Finding", "Scrub", "ScrubReport", "check_length"]
 

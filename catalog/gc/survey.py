@@ -10,7 +10,7 @@ SURVEY-3  The survey lists all keys twice, and reads each commit once. Writers m
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from catalog.errors import Corrupt, NoSuchObject
 from catalog.format.ids import Sid, Vid
@@ -21,6 +21,7 @@ from catalog.gc.plan import Garbage, PlanWriter, small_keys_of
 from catalog.gc.policy import GcReport
 from catalog.gc.sid_set import SidSet
 from catalog.objects.base import ObjectStore, sizes_of
+from seglog.base.values import dataclass
 
 __all__ = ["Survey", "Use", "VolumeUse", "survey"]
 

@@ -22,12 +22,13 @@ threads.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Protocol, TypeVar, runtime_checkable
 
 from catalog.errors import NoSuchObject
 from catalog.format.checksum import Checksum, SizedChecksum, joined
 from catalog.format.keys import Key
+from seglog.base.values import dataclass
 
 __all__ = [
     "ObjectInfo",

@@ -18,12 +18,13 @@ import functools
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from catalog.errors import AccessDenied, CatalogError, InvalidObject, KeyChanged, KeyTaken, NoSuchObject, OutcomeUnknown
 from catalog.format.checksum import Checksum
 from catalog.format.keys import Key
 from catalog.objects.base import ObjectStore, PartTag, checksum_of_parts
+from seglog.base.values import dataclass
 
 __all__ = ["CHECKS", "Check", "NotKept", "NotPermitted", "PromiseBroken", "Sandbox"]
 

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Literal, TypeVar
 
 from catalog.errors import AccessDenied, CatalogError, NoSuchBucket, StoreUnreachable
@@ -21,6 +20,7 @@ from catalog.format.keys import Key
 from catalog.objects.base import ObjectStore
 from catalog.objects.conformance import CHECKS, Check, NotKept, NotPermitted, PromiseBroken, Sandbox
 from catalog.objects.wrapped import WrappedStore
+from seglog.base.values import dataclass
 
 __all__ = ["Examination", "Outcome"]
 

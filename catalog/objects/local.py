@@ -31,8 +31,6 @@ import fcntl
 import itertools
 import json
 import os
-import re
-import shutil
 import stat
 import threading
 from collections.abc import Iterator, Mapping, Sequence
@@ -69,6 +67,7 @@ from catalog.objects.local_files import (
     whole_file,
     write_all,
 )
+from seglog.base.later import pattern
 
 __all__ = ["OWN_FOLDERS", "LocalStore"]
 
@@ -77,7 +76,7 @@ _METADATA = ".metadata"
 _MULTIPART = ".multipart"
 _TEMPORARY = ".temporary"
 OWN_FOLDERS = frozenset({_LOCKS, _METADATA, _MULTIPART, _TEMPORARY})
-_UPLOAD_ID = re.compile(r"[0-9a-f]{32}")
+_UPLOAD_ID = pattern(r"[0-9a-f]{32}")
 _DURABLE_MAX = 4096  # directories that a store knows to be durable
 _DENIED = frozenset({errno.EACCES, errno.EPERM, errno.EROFS})
 
@@ -404,6 +403,8 @@ class LocalStore:
 
     def _drop_upload(self, directory: Path) -> None:
         # The file `upload` goes first, durably. After a crash, the parts that are left belong to no upload.
+        import shutil
+
         (directory / "upload").unlink(missing_ok=True)
         sync_dir(directory)
         shutil.rmtree(directory, ignore_errors=True)

@@ -24,9 +24,7 @@ import contextlib
 import errno
 import fcntl
 import os
-import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 import xxhash
@@ -34,6 +32,8 @@ import xxhash
 from catalog.errors import InvalidObject
 from catalog.format.checksum import Checksum, ChecksumKind, SizedChecksum, joined
 from catalog.objects.base import PartTag
+from seglog.base.later import pattern
+from seglog.base.values import dataclass
 
 __all__ = [
     "ABSENT",
@@ -56,7 +56,7 @@ KIND = ChecksumKind.CRC32C
 LEAST_SLOT_BYTES = 1 << 20
 
 _WHOLE = "whole."
-_SLOT_TAG = re.compile(r"slot-([1-9]\d*)-[0-9a-f]{16}")
+_SLOT_TAG = pattern(r"slot-([1-9]\d*)-[0-9a-f]{16}")
 _CHECK_BYTES = 1 << 20
 
 

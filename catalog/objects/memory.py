@@ -6,7 +6,7 @@ import itertools
 import threading
 from bisect import bisect_left, bisect_right, insort
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 import xxhash
 
@@ -14,6 +14,7 @@ from catalog.errors import InvalidObject, KeyChanged, KeyTaken, NoSuchObject
 from catalog.format.checksum import Checksum, ChecksumKind
 from catalog.format.keys import Key, check_key, check_prefix
 from catalog.objects.base import ObjectInfo, PartTag, WithETag, checksum_of_parts
+from seglog.base.values import dataclass
 
 __all__ = ["MemoryStore"]
 

@@ -11,14 +11,13 @@ PREFIX-2  `take` says which bytes a delete gave back. On a versioned bucket a de
 from __future__ import annotations
 
 import os
-import shutil
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
 from catalog.errors import AccessDenied, NotOffered, StoreUnreachable
 from catalog.objects.local import OWN_FOLDERS, LocalStore
+from seglog.base.values import dataclass
 
 __all__ = ["Freed", "Held", "LocalPrefix", "OldVersions", "Upload", "WholePrefix"]
 
@@ -149,6 +148,8 @@ class LocalPrefix:
 
     def clear(self) -> None:
         """Remove the store's own folders, then the empty ones. A file that came meanwhile stays, and is an error."""
+        import shutil
+
         self._check_no_link()
         try:
             for name in OWN_FOLDERS:

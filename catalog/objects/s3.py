@@ -29,7 +29,6 @@ from __future__ import annotations
 import contextlib
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
 from typing import Any, Literal
 
@@ -78,6 +77,7 @@ from catalog.objects.s3_writes import (
     field_of,
     request_of,
 )
+from seglog.base.values import dataclass
 
 __all__ = ["ReadSettings", "S3Store", "WriteSettings"]
 

@@ -27,11 +27,10 @@ AMBIENT-3  If the store refuses the newest access key, the source looks again, a
 
 from __future__ import annotations
 
-import logging
 import threading
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Protocol
 
 import boto3
@@ -40,6 +39,8 @@ from botocore.exceptions import BotoCoreError
 
 from catalog.errors import AccessDenied
 from catalog.objects.s3_client import new_session
+from seglog.base.later import logger
+from seglog.base.values import dataclass
 
 __all__ = [
     "REFUSED_KEY_CODES",
@@ -63,7 +64,7 @@ _HINT = "set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or a profile"
 _SPARE_MS = 5 * 60_000
 _PATIENCE_MS = 30_000
 _REFUSED_AGAIN_MS = 5_000
-_log = logging.getLogger(__name__)
+_log = logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,13 +20,13 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Literal
 
 from botocore.exceptions import ClientError
 
 from catalog.errors import ChecksumNotKept
 from catalog.format.checksum import Checksum, ChecksumKind, SizedChecksum
+from seglog.base.values import dataclass
 
 __all__ = [
     "Scheme",

@@ -42,7 +42,6 @@ SWAP-5  Lock-free: a writer loses a round only to a change of another writer. So
 from __future__ import annotations
 
 import itertools
-import random
 import time
 from collections.abc import Callable
 
@@ -61,6 +60,8 @@ ROUNDS = 20
 
 def backoff_s(tries: int) -> float:
     """Return the seconds to wait after `tries` tries: doubling, with full jitter."""
+    import random
+
     return random.uniform(0, min(_LONGEST_PAUSE_S, _FIRST_PAUSE_S * 2**tries))
 
 

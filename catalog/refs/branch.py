@@ -46,8 +46,7 @@ Source: Graft RFC 0001.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TypeVar
 
 from catalog.errors import (
@@ -79,6 +78,7 @@ from catalog.refs.promotion import PROMOTE, before_given, earlier_promotion, pla
 from catalog.refs.ref_store import Found, Planned, RefStore, check_only_name, is_same
 from catalog.volume import Volumes
 from seglog.base.arguments import checked
+from seglog.base.values import dataclass
 
 __all__ = ["Branch", "Branches", "Distance"]
 
@@ -521,6 +521,8 @@ class Branches:
     def _each(self, items: Sequence[_T], ask: Callable[[_T], _R]) -> list[_R]:
         if len(items) < 2:
             return [ask(item) for item in items]
+        from concurrent.futures import ThreadPoolExecutor
+
         with ThreadPoolExecutor(min(_CONCURRENT_GETS, len(items)), "catalog-get") as pool:
             return list(pool.map(carried(ask), items))
 

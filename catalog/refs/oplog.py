@@ -19,7 +19,6 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass
 
 from catalog.errors import KeyChanged, NoSuchObject, NoSuchOperation
 from catalog.format.control import NameChange, OplogEntry
@@ -27,6 +26,7 @@ from catalog.format.keys import Key, number_of, oplog_key, oplog_prefix
 from catalog.format.small_objects import decode_oplog_entry, encode_oplog_entry
 from catalog.objects.base import ObjectStore, first_valid_key
 from catalog.objects.settled_writes import put_once
+from seglog.base.values import dataclass
 
 __all__ = ["NumberedEntry", "Oplog", "acting_for", "author"]
 

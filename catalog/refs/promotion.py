@@ -22,7 +22,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from catalog.errors import VolumeHasName
 from catalog.format.control import OplogEntry, Ref
@@ -31,6 +31,7 @@ from catalog.format.keys import Key, branch_of, topic_of
 from catalog.format.small_objects import decode_ref, encode_ref
 from catalog.refs.oplog import NumberedEntry
 from catalog.refs.ref_store import Found, Planned
+from seglog.base.values import dataclass
 
 __all__ = ["PROMOTE", "MovedMain", "before_given", "earlier_promotion", "moved_main", "plan_promotion"]
 

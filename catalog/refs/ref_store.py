@@ -25,7 +25,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Generic, TypeVar
 
 from catalog.errors import KeyChanged, OutOfWindow, VolumeHasName
@@ -35,6 +35,7 @@ from catalog.format.keys import Key, branch_of, named_by, ref_key, refs_prefix, 
 from catalog.objects.base import ObjectStore, WithETag
 from catalog.objects.settled_writes import change_from, read_current
 from catalog.refs.oplog import Oplog
+from seglog.base.values import dataclass
 
 __all__ = ["Found", "Planned", "RefStore", "check_only_name", "is_same"]
 

@@ -18,7 +18,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from catalog.errors import KeyChanged, NoSuchObject, NoSuchPin, NoSuchTag, OutOfWindow, PinLost, TagExists
 from catalog.format.commit import ForkPoint
@@ -42,6 +42,7 @@ from catalog.refs.oplog import Oplog
 from catalog.refs.ref_store import Found, RefStore, is_same
 from catalog.volume import Volumes
 from seglog.base.arguments import checked
+from seglog.base.values import dataclass
 
 __all__ = ["HeldPin", "NamedTag", "Pins", "Tags"]
 

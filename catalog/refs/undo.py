@@ -6,8 +6,6 @@ still kept.
 
 from __future__ import annotations
 
-import re
-
 from catalog.errors import KeyChanged, NoSuchObject, NotUndone, OutOfWindow, VolumeHasName
 from catalog.format.control import MAIN, OplogEntry
 from catalog.format.ids import Vid
@@ -17,10 +15,11 @@ from catalog.refs.branch import Branches
 from catalog.refs.oplog import NumberedEntry, Oplog
 from catalog.refs.state_names import Tags
 from catalog.volume import Volumes
+from seglog.base.later import pattern
 
 __all__ = ["find_operation", "names_taken_away", "undo", "undo_found"]
 
-_OF_OPERATION = re.compile(r"of operation ([0-9]+)")
+_OF_OPERATION = pattern(r"of operation ([0-9]+)")
 
 
 def undo(volumes: Volumes, number: int | None = None, *, writer_id: str = "", now_ms: int) -> NumberedEntry:

@@ -11,9 +11,8 @@ TENANT-3  No name is the first segment of a key that seglog makes. So a store at
 
 from __future__ import annotations
 
-import re
-
 from catalog.errors import InvalidArgument, InvalidTenant
+from seglog.base.later import pattern
 
 __all__ = ["KEY_FOLDERS", "RESERVED", "check_base", "check_tenant", "prefix_of"]
 
@@ -22,9 +21,9 @@ KEY_FOLDERS = frozenset({"cold", "doctor", "gc", "oplog", "pins", "refs", "tags"
 
 RESERVED = KEY_FOLDERS | {"tenants", "tmp"}
 
-_TENANT = re.compile(r"[a-z0-9]([a-z0-9_-]{0,61}[a-z0-9])?")
+_TENANT = pattern(r"[a-z0-9]([a-z0-9_-]{0,61}[a-z0-9])?")
 # No character has a meaning in an IAM policy or in a URL, unlike in the prefixes that a remote may have.
-_BASE = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]*(/[A-Za-z0-9_][A-Za-z0-9._-]*)*")
+_BASE = pattern(r"[A-Za-z0-9_][A-Za-z0-9._-]*(/[A-Za-z0-9_][A-Za-z0-9._-]*)*")
 _BASE_MAX = 512  # S3 takes keys of 1,024 bytes, and the longest key of a store has less than 400
 
 

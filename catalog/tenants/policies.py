@@ -29,15 +29,15 @@ Source: the references of IAM policy elements, and of actions and condition keys
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from enum import StrEnum
 from string import ascii_uppercase
 from typing import Any, TypeAlias
 
 from catalog.errors import InvalidArgument, PolicyTooLong
 from catalog.tenants.names import RESERVED, check_base, prefix_of
+from seglog.base.later import pattern
+from seglog.base.values import dataclass
 
 __all__ = [
     "OPERATORS",
@@ -67,9 +67,9 @@ OPERATORS = frozenset(
     | {"NumericLessThanEquals"}
 )
 
-_BUCKET = re.compile(r"[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]")
-_KMS_KEY = re.compile(r"arn:[a-z0-9-]+:kms:[a-z0-9-]{1,32}:[0-9]{12}:key/[A-Za-z0-9-]{1,64}")
-_CONDITION_KEY = re.compile(r"[a-z0-9-]+:[A-Za-z0-9_./:@=+-]+")
+_BUCKET = pattern(r"[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]")
+_KMS_KEY = pattern(r"arn:[a-z0-9-]+:kms:[a-z0-9-]{1,32}:[0-9]{12}:key/[A-Za-z0-9-]{1,64}")
+_CONDITION_KEY = pattern(r"[a-z0-9-]+:[A-Za-z0-9_./:@=+-]+")
 # ASCII that a tag may have, and a name may not, and a text that is longer than a name.
 _NO_NAMES = (
     *("*/*", "*.*", "*:*", "*=*", "*+*", "*@*", "* *", "_*", "-*", "*_", "*-", "?" * 64 + "*"),

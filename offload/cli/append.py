@@ -12,7 +12,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from types import FrameType, TracebackType
 from typing import Annotated, Any, BinaryIO, TypeVar
@@ -28,6 +28,7 @@ from offload.operations.command import About, Command, TopicName
 from offload.operations.lines import Batch
 from offload.operations.printing import counted
 from offload.operations.results import problem
+from seglog.base.values import dataclass
 from seglog.errors import AppendsHeld
 
 __all__ = ["APPEND", "Interrupts", "PartlyAppended", "append"]

@@ -55,6 +55,7 @@ from offload.operations.listed import ListedParameter
 from offload.operations.printing import WouldTake, ago_text, would_take_text
 from offload.operations.results import problem
 from seglog.base.errors import Misuse
+from seglog.base.later import pattern
 from seglog.process import closed_after
 
 if TYPE_CHECKING:
@@ -230,8 +231,8 @@ class ToldBars:
             self._bar = None
 
 
-_NO_TIME = re.compile(r"head(~[0-9]*)?|(seq|lsn|tag|pin):.*|[0-9]*", re.ASCII | re.DOTALL)
-_AGO = re.compile(r"([0-9]{1,9}) ?(s|m|h|d|w|seconds?|minutes?|hours?|days?|weeks?) ago", re.ASCII)
+_NO_TIME = pattern(r"head(~[0-9]*)?|(seq|lsn|tag|pin):.*|[0-9]*", re.ASCII | re.DOTALL)
+_AGO = pattern(r"([0-9]{1,9}) ?(s|m|h|d|w|seconds?|minutes?|hours?|days?|weeks?) ago", re.ASCII)
 _UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
 _TIMED = ("point", "target", "time")
 

@@ -14,12 +14,13 @@ import os
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, closing, contextmanager, nullcontext, suppress
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TextIO
 
 from offload.cli.streams import Terminated, discard_output, flush_output, write_error
 from offload.operations.results import json_line
+from seglog.base.values import dataclass
 
 if TYPE_CHECKING:
     import subprocess

@@ -48,7 +48,6 @@ import struct
 import termios
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 from urllib.parse import unquote
 
@@ -59,6 +58,7 @@ from offload.daemon.exchange import Exchange, status_line
 from offload.daemon.pacing import READ_AGAIN_S
 from offload.daemon.problems import error_answer
 from offload.errors import Refused
+from seglog.base.values import dataclass
 
 __all__ = ["Connection", "Limits", "Lingering"]
 

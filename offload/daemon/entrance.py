@@ -30,7 +30,6 @@ import re
 import time
 from collections.abc import Callable, MutableMapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import Any, Protocol
 
 from offload.daemon.asgi import App, Receive, Scope, Send, headers_of, over_websocket
@@ -42,6 +41,7 @@ from offload.daemon.stopping import StopEvent
 from offload.errors import Stopping
 from offload.rights import rights_of
 from offload.settings import ServeSettings
+from seglog.base.values import dataclass
 
 __all__ = ["LAST_ANSWER_S", "Host", "Mistakes", "entrance", "is_mistake", "title_of"]
 

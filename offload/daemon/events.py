@@ -18,8 +18,9 @@ import threading
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from typing import Any
+
+from seglog.base.values import dataclass
 
 __all__ = ["Event", "Events", "Listener"]
 

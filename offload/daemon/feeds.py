@@ -23,7 +23,7 @@ import asyncio
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import field
 from itertools import islice
 from typing import TypeAlias
 
@@ -31,6 +31,7 @@ from offload.daemon.stopping import StopEvent
 from offload.errors import Stopping
 from offload.operations.lines import to_json
 from seglog import Gap, Record, Topic
+from seglog.base.values import dataclass
 from seglog.reading.follow import Follower
 
 __all__ = ["Feeds", "Page", "read_page"]

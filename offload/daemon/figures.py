@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
@@ -11,6 +10,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from offload.archive import Archive
 from offload.worker.pool import WorkerPool
 from seglog import Log, NoSuchTopic
+from seglog.base.values import dataclass
 
 if TYPE_CHECKING:
     from offload.daemon.background.topic_work import TopicWorks

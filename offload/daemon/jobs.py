@@ -15,7 +15,6 @@ import time
 from collections import deque
 from collections.abc import Callable, Collection, Generator, Iterator, Mapping
 from contextlib import closing, contextmanager, suppress
-from dataclasses import dataclass
 from itertools import islice
 from typing import Any, ClassVar
 
@@ -29,6 +28,7 @@ from offload.moved import retry_if_moved
 from offload.operations.command import Command, Directory, RequestsSeen, Tell, Work, with_branch
 from offload.operations.results import json_line, message, progress_line
 from seglog import Log, NoSuchTopic
+from seglog.base.values import dataclass
 
 __all__ = ["Stream", "start"]
 

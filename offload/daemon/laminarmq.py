@@ -22,7 +22,6 @@ import asyncio
 import json
 import re
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
 from typing import Any
 
 from starlette.applications import Starlette
@@ -45,6 +44,7 @@ from offload.errors import Busy, Refused
 from offload.replica_topic import ReplicaTopic
 from offload.rights import Role, rights_of
 from seglog import NoSuchTopic, SeqOutOfRange, Topic
+from seglog.base.values import dataclass
 
 __all__ = ["make_laminarmq_app"]
 

@@ -18,13 +18,13 @@ import contextlib
 import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
 
 from offload.errors import OffloadError
 from offload.settings import ServeSettings
 from seglog.base.errors import Misuse
+from seglog.base.values import dataclass
 from seglog.client.address import SOCKET_FILE, address_in
 
 __all__ = ["BACKLOG", "InvalidAddress", "Kind", "Listener", "listening", "listening_over_tcp", "listening_over_unix"]

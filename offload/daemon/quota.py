@@ -24,12 +24,12 @@ import asyncio
 import math
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from types import TracebackType
 
 from offload.errors import Busy, OffloadError
 from offload.settings import TenantSettings, bound_of
 from seglog.base.errors import Unavailable
+from seglog.base.values import dataclass
 from seglog.format.frame import MIN_FRAME_BYTES
 from seglog.format.lines import total_bytes
 

@@ -36,7 +36,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import AsyncExitStack
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -60,6 +60,7 @@ from offload.tenants.directories import OtherTenant, UnsafeDirectory, check_dire
 from offload.wiring import path_of
 from seglog import SETTINGS_FILE
 from seglog.base.errors import Misuse
+from seglog.base.values import dataclass
 from seglog.errors import InvalidSetting
 
 if TYPE_CHECKING:

@@ -9,6 +9,6 @@ __all__ = ["dtypes"]
 if TYPE_CHECKING:
     from offload.format import dtypes
 else:
-    from seglog.format.arrays import Later
+    from seglog.base.later import Later
 
     dtypes = Later("offload.format.dtypes")

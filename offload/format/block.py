@@ -29,11 +29,11 @@ from __future__ import annotations
 import struct
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 
 from catalog.format.commit import Codec
 from offload.errors import InvalidBlock
 from offload.format.entry import ENTRY
+from seglog.base.values import dataclass
 
 __all__ = [
     "BLOCK_HEADER_LENGTH",

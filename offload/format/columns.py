@@ -12,7 +12,6 @@ offload.format.entry defines the layout. This module does no I/O.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -29,6 +28,7 @@ from offload.format.entry import (
     entry_heads,
     entry_starts,
 )
+from seglog.base.values import dataclass
 from seglog.format.arrow import labels
 from seglog.format.frame import CHECKSUM, HAS_NODE, HAS_TAG, FrameType
 

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from blake3 import blake3
@@ -28,6 +27,7 @@ from offload.format.block import BlockBuilder, ChunkRef, largest_entry, raw_capa
 from offload.format.codec import chunk_encoder
 from offload.format.entry import ENTRY, entry_starts
 from seglog.base.errors import Corrupt, Misuse
+from seglog.base.values import dataclass
 from seglog.format.arrays import NDArray, np
 from seglog.format.frame import CHECKSUM, DELETED, HAS_TAG, HEADER, LENGTH_BYTES
 from seglog.format.frames import Frames, joined_headers, scatter

@@ -33,19 +33,19 @@ Source: PIP-17, "Index format", with the constants of Apache Pulsar's code. This
 from __future__ import annotations
 
 import struct
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from blake3 import blake3
-from google.protobuf.message import DecodeError
 
-from catalog import schema_pb2 as pb
+from catalog.format.late import pb, protobuf
 from offload.errors import FormatUnsupported, InvalidIndex
 from offload.format.block import BLOCK_HEADER_LENGTH, BlockRef
 from offload.format.labels import software_version
 from offload.format.metadata import SegmentIndex, decode_metadata, encode_metadata, index_entries
 from offload.format.trailer import encode_trailer
+from seglog.base.values import dataclass
 
 if TYPE_CHECKING:
     from offload.format.encoder import SegmentSummary
@@ -177,7 +177,7 @@ def _encode_ledger(summary: SegmentSummary, created_at_ms: int, segment: bytes) 
 def _parse_ledger(body: bytes, key: str) -> pb.LedgerMetadata:
     try:
         ledger = pb.LedgerMetadata.FromString(body)
-    except DecodeError as error:
+    except protobuf.DecodeError as error:
         raise InvalidIndex(key, HEADER.size, f"its segment metadata does not decode: {error}") from error
     if ledger.state != pb.CLOSED or ledger.last_entry_id < 0:
         raise InvalidIndex(key, HEADER.size, "its segment metadata is not of a closed ledger with entries")

@@ -26,20 +26,18 @@ The caller decodes a bitmap when it needs it: a point read needs none. This modu
 
 from __future__ import annotations
 
+import functools
 from bisect import bisect_left, bisect_right
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from operator import attrgetter
 from typing import TYPE_CHECKING
 
-from google.protobuf.message import DecodeError
-from pyroaring import BitMap
-
-from catalog import schema_pb2 as pb
 from catalog.format.commit import Codec
+from catalog.format.late import pb, protobuf, pyroaring
 from offload.errors import FormatUnsupported, InvalidIndex
 from offload.format.block import BLOCK_HEADER_LENGTH, BlockRef, ChunkRef, raw_capacity
 from offload.format.entry import ENTRY, MIN_DATA_LENGTH
+from seglog.base.values import dataclass
 
 if TYPE_CHECKING:
     from offload.format.encoder import SegmentSummary
@@ -48,8 +46,6 @@ __all__ = ["SegmentIndex", "decode_bitmap", "decode_metadata", "encode_metadata"
 
 VERSION = 1
 _MAX_BLOCK_SIZE = 2**31 - 1  # Pulsar's reader keeps it in a Java int
-_WIRE_CODEC = {Codec.NONE: pb.CODEC_NONE, Codec.ZSTD: pb.CODEC_ZSTD}
-_CODEC_OF = {wire: codec for codec, wire in _WIRE_CODEC.items()}
 _MIN_ENTRY_BYTES = ENTRY.size + MIN_DATA_LENGTH
 
 
@@ -87,6 +83,12 @@ class SegmentIndex:
         return self.chunks[low : bisect_right(self.chunks, last, key=attrgetter("first_seq"))]
 
 
+@functools.cache
+def _codecs() -> Mapping[int, Codec]:
+    """Return the codecs by their numbers in a message."""
+    return {pb.CODEC_NONE: Codec.NONE, pb.CODEC_ZSTD: Codec.ZSTD}
+
+
 def encode_metadata(summary: SegmentSummary, topic: str, software: str) -> bytes:
     return pb.SegmentMetadata(
         version=VERSION,
@@ -96,7 +98,7 @@ def encode_metadata(summary: SegmentSummary, topic: str, software: str) -> bytes
         last_seq=summary.last_seq,
         min_ts_ms=summary.min_ts_ms,
         max_ts_ms=summary.max_ts_ms,
-        codec=_WIRE_CODEC[summary.codec],
+        codec=pb.CODEC_ZSTD if summary.codec is Codec.ZSTD else pb.CODEC_NONE,
         block_size=summary.block_size,
         chunks=[
             pb.Chunk(
@@ -125,11 +127,11 @@ def decode_metadata(body: bytes, data_length: int, key: str, offset: int) -> Seg
     """
     try:
         message = pb.SegmentMetadata.FromString(body)
-    except DecodeError as error:
+    except protobuf.DecodeError as error:
         raise InvalidIndex(key, offset, f"its SegmentMetadata does not decode: {error}") from error
     if message.version != VERSION:
         raise FormatUnsupported(key, f"segment metadata of version {message.version}")
-    if message.codec not in _CODEC_OF:
+    if message.codec not in _codecs():
         raise FormatUnsupported(key, f"codec number {message.codec}")
     if not 0 < message.first_seq <= message.last_seq or len(message.data_hash) != 32:
         raise InvalidIndex(key, offset, f"its SegmentMetadata is of seqs {message.first_seq} to {message.last_seq}")
@@ -144,7 +146,7 @@ def decode_metadata(body: bytes, data_length: int, key: str, offset: int) -> Seg
         last_seq=message.last_seq,
         min_ts_ms=message.min_ts_ms,
         max_ts_ms=message.max_ts_ms,
-        codec=_CODEC_OF[message.codec],
+        codec=_codecs()[message.codec],
         block_size=message.block_size,
         data_length=data_length,
         data_hash=message.data_hash,
@@ -155,10 +157,10 @@ def decode_metadata(body: bytes, data_length: int, key: str, offset: int) -> Seg
     )
 
 
-def decode_bitmap(body: bytes, index: SegmentIndex, key: str) -> BitMap:
+def decode_bitmap(body: bytes, index: SegmentIndex, key: str) -> pyroaring.BitMap:
     """Return the entry ids in a bitmap of the data object. Raises `InvalidIndex` if `body` is no such bitmap."""
     try:
-        bitmap = BitMap.deserialize(body)
+        bitmap = pyroaring.BitMap.deserialize(body)
     except (ValueError, IndexError) as error:
         raise InvalidIndex(key, 0, f"a bitmap in it does not decode: {error}") from error
     if bitmap and bitmap.max() >= index.count:
@@ -200,7 +202,7 @@ def _fault_in(chunks: Sequence[ChunkRef], message: pb.SegmentMetadata, data_leng
         return f"it does not begin with seq {message.first_seq}"
     if not BLOCK_HEADER_LENGTH < message.block_size <= _MAX_BLOCK_SIZE:
         return f"blocks of {message.block_size} bytes"
-    codec = _CODEC_OF[message.codec]
+    codec = _codecs()[message.codec]
     longest = raw_capacity(message.block_size, codec)
     free_from = BLOCK_HEADER_LENGTH
     for number, chunk in enumerate(chunks):

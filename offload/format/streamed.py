@@ -39,14 +39,12 @@ seglog reads this format, and does not write it. Source: Apache Pulsar's code. T
 from __future__ import annotations
 
 import struct
-from dataclasses import dataclass
 from itertools import pairwise
 
-from google.protobuf.message import DecodeError
-
-from catalog import schema_pb2 as pb
+from catalog.format.late import pb, protobuf
 from offload.errors import InvalidBlock, InvalidIndex
 from offload.format.block import BLOCK_HEADER_LENGTH, BlockRef
+from seglog.base.values import dataclass
 
 __all__ = [
     "BLOCK_HEADER",
@@ -145,7 +143,7 @@ def _decode_ledger(body: bytes, position: int, end: int, key: str) -> tuple[Stre
         raise InvalidIndex(key, position, f"ledger {ledger_id} has no index entries")
     try:
         info = pb.StreamedLedgerInfo.FromString(body[info_start:entries_start])
-    except DecodeError as error:
+    except protobuf.DecodeError as error:
         raise InvalidIndex(key, info_start, f"the info of ledger {ledger_id} does not decode: {error}") from error
     entries = tuple(BlockRef(*fields) for fields in ENTRY.iter_unpack(body[entries_start:entries_end]))
     if any(b.first_entry_id <= a.first_entry_id or b.offset <= a.offset for a, b in pairwise(entries)):

@@ -24,7 +24,6 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import zstandard
 from xxhash import xxh3_64_intdigest
@@ -32,6 +31,7 @@ from xxhash import xxh3_64_intdigest
 from offload.errors import FormatUnsupported, InvalidIndex
 from offload.format.block import ChunkRef
 from offload.format.entry import ENTRY, MIN_DATA_LENGTH
+from seglog.base.values import dataclass
 from seglog.format.arrays import NDArray, np
 
 __all__ = [

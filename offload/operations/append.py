@@ -5,7 +5,7 @@ from __future__ import annotations
 import enum
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import TYPE_CHECKING, Any, BinaryIO, Protocol
 
 from offload.errors import InvalidParameters
@@ -13,6 +13,7 @@ from offload.operations.command import Directory
 from offload.operations.lines import Batch, json_batches, line_batches, longest_line, skip
 from offload.operations.results import HIDDEN
 from seglog import AppendsHeld, BatchReused, DiskFull, ProducerBatch, ProducerGap, RecordTooLarge
+from seglog.base.values import dataclass
 from seglog.errors import DaemonError, DaemonGone
 
 if TYPE_CHECKING:

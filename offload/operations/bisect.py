@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Callable, Generator, Iterator
-from dataclasses import dataclass
 from itertools import chain
 from typing import Protocol
 
@@ -21,6 +20,7 @@ from offload.operations.diff import RecordShown
 from offload.operations.lines import RecordBatch
 from offload.operations.points import Resolved
 from seglog import Record
+from seglog.base.values import dataclass
 
 __all__ = ["FirstBad", "Past", "State", "Tried", "Verdict", "bisect"]
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, Annotated, Any
 
 from offload.errors import InvalidParameters
@@ -23,6 +23,7 @@ from offload.operations.command import (
 from offload.operations.printing import Output, WouldTake, check_meant, counted, lines, rows, taking_lines, would
 from offload.operations.results import HIDDEN, MERGED
 from offload.reports import Side
+from seglog.base.values import dataclass
 
 if TYPE_CHECKING:
     from catalog import Branch, Vid

@@ -24,12 +24,11 @@ import enum
 import functools
 import importlib
 import inspect
-import re
 import types
 import typing
 from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import field
 from importlib import import_module
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, Protocol, TypeAlias
 
@@ -39,6 +38,8 @@ from offload.operations.listing import COMMANDS as LISTED
 from offload.operations.printing import Printer
 from seglog.base.arguments import WHOLE_MAX, Kind, Within, kind_of, taken
 from seglog.base.errors import InvalidArgument
+from seglog.base.later import pattern
+from seglog.base.values import dataclass
 
 if TYPE_CHECKING:
     from catalog.gc.policy import Watch
@@ -343,7 +344,7 @@ Condition: TypeAlias = Callable[[Mapping[str, Any]], bool]
 Shared: TypeAlias = tuple[Mapping[str, Any], Callable[[Iterator[Any]], Iterator[Any]]]
 
 _NAMING = frozenset({"topic", "plain topic", "point"})
-_OPTION = re.compile(r"(?<![\w-])--?[a-z][a-z-]*")
+_OPTION = pattern(r"(?<![\w-])--?[a-z][a-z-]*")
 
 
 def always(_: Mapping[str, Any]) -> bool:

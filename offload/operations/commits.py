@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING
 
 from offload.moment import Moment
 from offload.operations.printing import Output, counted, format_bytes, is_brief, shown_time
 from offload.operations.results import HIDDEN, OPTIONAL
+from seglog.base.values import dataclass
 
 if TYPE_CHECKING:
     from catalog import PastCommit

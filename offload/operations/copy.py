@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Annotated
 
 from offload.errors import InvalidParameters
@@ -12,6 +11,7 @@ from offload.operations.command import About, Command, Directory, Reason, TopicN
 from offload.operations.matching import Fixed, Match, Pattern, Since, Tag, Until, conditions
 from offload.operations.printing import counted, format_bytes, lines
 from seglog import Record
+from seglog.base.values import dataclass
 
 __all__ = ["COPY", "TopicCopied", "copy"]
 

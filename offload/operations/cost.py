@@ -20,13 +20,13 @@ import math
 import tomllib
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING, Annotated, Any
 
 from offload.errors import InvalidParameters
 from offload.operations.command import About, Command, Directory, always
 from offload.operations.printing import counted, format_bytes, lines, span_text
+from seglog.base.values import dataclass
 
 if TYPE_CHECKING:
     from catalog.gc.survey import Use, VolumeUse

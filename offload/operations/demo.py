@@ -20,11 +20,11 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 
 from offload.errors import DirectoryNotEmpty, InvalidParameters, NoSuchFile, OffloadError
+from seglog.base.values import dataclass
 
 __all__ = ["DemoFailed", "DemoStep", "demo"]
 

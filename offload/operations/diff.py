@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 from itertools import islice
 from typing import TYPE_CHECKING, Annotated
 
@@ -13,6 +13,7 @@ from offload.operations.printing import counted, lines
 from offload.operations.results import MERGED, OPTIONAL
 from offload.reports import Side
 from seglog import Record
+from seglog.base.values import dataclass
 
 if TYPE_CHECKING:
     from offload.archive import Archive

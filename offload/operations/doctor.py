@@ -29,7 +29,6 @@ import stat
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from importlib.metadata import packages_distributions, version
 from importlib.util import find_spec
@@ -45,6 +44,7 @@ from catalog.objects.store_time import measured_ahead_ms
 from offload.errors import ChecksFailed
 from offload.moment import format_time
 from seglog import Clock
+from seglog.base.values import dataclass
 from seglog.client.address import connected
 
 if TYPE_CHECKING:

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 
 from offload.errors import DamageFound, ExportOutdated, InvalidParameters, OffloadError
@@ -30,6 +29,7 @@ from offload.operations.export_forms import Form, Sink, check_installed, writer_
 from offload.operations.export_state import ExportBegun, OtherExport, Source
 from offload.operations.results import problem
 from seglog import Record
+from seglog.base.values import dataclass
 from seglog.files.port import Files
 from seglog.process import closing_after
 

@@ -23,7 +23,7 @@ import os
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +31,7 @@ from offload.errors import DirectoryNotEmpty, InvalidParameters, OffloadError
 from offload.operations.export_state import ExportBegun
 from offload.operations.results import json_line, kind_of
 from seglog.base.errors import Conflict, Corrupt
+from seglog.base.values import dataclass
 from seglog.files.port import Files
 
 __all__ = [

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from offload.errors import ExportOutdated, OffloadError
@@ -24,6 +24,7 @@ from offload.operations.points import Resolved
 from offload.operations.results import problem
 from seglog import ConcurrentModification, Gap, Record
 from seglog.base.errors import Conflict
+from seglog.base.values import dataclass
 
 __all__ = ["Calls", "ExportBegun", "OtherExport", "Source"]
 

@@ -20,7 +20,7 @@ from __future__ import annotations
 import random
 import time
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 
 import seglog
@@ -36,6 +36,7 @@ from offload.moment import Moment
 from offload.recovery import Recovered
 from offload.replication.sync import Synced
 from offload.settings import TenantSettings, read_settings
+from seglog.base.values import dataclass
 from seglog.files.clock import SystemClock
 
 __all__ = [

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, Annotated, Any
 
 from offload.errors import InvalidParameters, VolumesBlocked
@@ -11,6 +11,7 @@ from offload.moment import Moment
 from offload.operations.command import About, Command, Directory, always, dry
 from offload.operations.printing import counted, format_bytes, lines, parse_span_ms
 from offload.operations.results import MERGED
+from seglog.base.values import dataclass
 
 if TYPE_CHECKING:
     from catalog.gc.plan import Garbage

@@ -12,13 +12,14 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from itertools import count, dropwhile, pairwise, takewhile
 from typing import TYPE_CHECKING
 
 from offload.operations.command import with_branch
 from offload.operations.commits import CommitListed, listed
 from offload.operations.results import HIDDEN, MERGED
+from seglog.base.values import dataclass
 
 if TYPE_CHECKING:
     from catalog.history import History

@@ -27,7 +27,7 @@ import time
 import zlib
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple, TypeAlias
@@ -36,6 +36,7 @@ from xxhash import xxh3_128_hexdigest
 
 from offload.errors import InvalidParameters
 from seglog import FileCorrupt, OsFiles, RecordTooLarge
+from seglog.base.values import dataclass
 from seglog.files.port import OpenFile
 
 __all__ = ["GrowingFile", "Place", "PlaceFile"]

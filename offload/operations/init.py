@@ -5,7 +5,7 @@ from __future__ import annotations
 import enum
 from collections.abc import Callable, Mapping
 from contextlib import closing
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 
 import seglog
@@ -18,6 +18,7 @@ from offload.settings import Settings, TenantSettings, default_file
 from offload.tenants.source import source_of
 from offload.wiring import check_remote_apart, open_store
 from seglog.base.errors import Conflict
+from seglog.base.values import dataclass
 
 __all__ = ["AlreadyInitialised", "DirectoryMade", "RemoteState", "init", "init_from"]
 

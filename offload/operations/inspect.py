@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import closing
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +15,7 @@ from offload.errors import NoSuchFile
 from offload.read.inspection import inspect_bytes
 from offload.read.ledger import OffloadedLedgers, open_ledgers
 from offload.wiring import open_store, path_of
+from seglog.base.values import dataclass
 
 __all__ = ["Inspected", "ShownEntry", "entries", "inspect"]
 

@@ -15,12 +15,13 @@ import base64
 import io
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, BinaryIO
 
 from offload.errors import InvalidInput, InvalidParameters
 from seglog import Gap, Record, RecordTooLarge
 from seglog.base.arguments import WHOLE_MAX
+from seglog.base.values import dataclass
 from seglog.format.lines import Lines
 from seglog.values.record import LABEL_MAX_BYTES
 

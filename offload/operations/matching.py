@@ -13,13 +13,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Annotated, TypeAlias
 
 from offload.errors import InvalidParameters
 from offload.operations.command import About, Directory
 from offload.operations.printing import time_ms
 from seglog import Record
+from seglog.base.values import dataclass
 
 __all__ = ["Fixed", "Match", "Pattern", "Since", "Tag", "Until", "conditions", "match_of", "pattern_of"]
 

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, Annotated, Any
 
 from offload.errors import InvalidParameters
@@ -23,6 +23,7 @@ from offload.operations.printing import (
     would_take_text,
 )
 from offload.operations.results import HIDDEN
+from seglog.base.values import dataclass
 
 if TYPE_CHECKING:
     from offload.archive import Archive

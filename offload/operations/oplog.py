@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from itertools import islice
 from typing import TYPE_CHECKING, Annotated
 
@@ -14,6 +13,8 @@ from offload.moment import Moment
 from offload.operations.command import About, Command, Directory, Reason, always, dry, without_main
 from offload.operations.printing import counted, format_bytes, lines, rows
 from seglog.base.arguments import WHOLE_MAX
+from seglog.base.later import pattern
+from seglog.base.values import dataclass
 
 if TYPE_CHECKING:
     from catalog import Vid
@@ -29,7 +30,7 @@ __all__ = [
     "undo",
 ]
 
-_LSN = re.compile(r"lsn:([0-9]+)(?:@(.+))?", re.ASCII)
+_LSN = pattern(r"lsn:([0-9]+)(?:@(.+))?", re.ASCII)
 _DIGITS = 19
 
 

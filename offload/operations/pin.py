@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated
 
 from offload.moment import Moment
 from offload.operations.command import About, Command, always
 from offload.operations.printing import lines, parse_span_s, rows
+from seglog.base.values import dataclass
 
 if TYPE_CHECKING:
     from offload.archive import Archive

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from heapq import nsmallest
 from itertools import chain, islice
 from typing import TYPE_CHECKING, Annotated, Any
@@ -13,6 +13,7 @@ from offload.moment import Moment
 from offload.operations.command import About, Command, TopicName, always
 from offload.operations.commits import CommitListed, commit_text, listed
 from offload.operations.printing import Output, counted, fitted, format_bytes, parse_span_s, shown_time, time_ms
+from seglog.base.values import dataclass
 from seglog.errors import Evicted, SeqOutOfRange
 
 if TYPE_CHECKING:

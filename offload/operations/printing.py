@@ -11,15 +11,16 @@ With --json, each result is a line of JSON, and no text is printed.
 from __future__ import annotations
 
 import re
-import shutil
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Protocol
 
 from offload.errors import InvalidParameters
 from offload.moment import Moment
+from seglog.base.later import pattern
+from seglog.base.values import dataclass
 
 if TYPE_CHECKING:
     from offload.operations.command import Directory
@@ -58,7 +59,7 @@ _OPTIONAL = {"json": "optional"}  # `OPTIONAL` of offload.operations.results, wh
 _DURATIONS_MS = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 _SIZES = {"": 1, "B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12,
           "KiB": 2**10, "MiB": 2**20, "GiB": 2**30, "TiB": 2**40}  # fmt: skip
-_NUMBER = re.compile(r"([1-9][0-9]{0,17}) ?([A-Za-z]*)", re.ASCII)
+_NUMBER = pattern(r"([1-9][0-9]{0,17}) ?([A-Za-z]*)", re.ASCII)
 
 
 def parse_duration_ms(text: str) -> int | None:
@@ -169,6 +170,8 @@ def fitted(output: Output, text: str, indent: int = 0, taken: int = 0) -> str:
 
     The rest of a line stands `indent` cells deeper. `taken` cells of each line are for something else.
     """
+    import shutil
+
     if not output.is_rich:
         return text
     import textwrap

@@ -8,12 +8,12 @@ PRUNE-2  The caller reads the ranges as it reads without conditions, and checks 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from itertools import chain
 from typing import TYPE_CHECKING
 
 from offload.operations.matching import Match
 from seglog import Gap, Record
+from seglog.base.values import dataclass
 
 if TYPE_CHECKING:
     from catalog import Snapshot

@@ -6,7 +6,7 @@ import json
 import re
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from itertools import islice, starmap
 from typing import TYPE_CHECKING, Annotated
 
@@ -29,6 +29,8 @@ from offload.operations.printing import (
 from offload.operations.read import matching_seqs
 from offload.operations.results import HIDDEN, OPTIONAL
 from seglog.base.arguments import WHOLE_MAX
+from seglog.base.later import pattern
+from seglog.base.values import dataclass
 from seglog.errors import ConcurrentModification, NotTruncatable, SeqOutOfRange
 from seglog.values.deletes import DeleteWhere
 from seglog.values.seq_set import SeqSet
@@ -49,7 +51,7 @@ __all__ = [
 ]
 
 _RANGES_TOLD = 100
-_PREVIEW = re.compile(r"([0-9]{1,18})-([0-9]{1,18})-[0-9a-f]{16}", re.ASCII)
+_PREVIEW = pattern(r"([0-9]{1,18})-([0-9]{1,18})-[0-9a-f]{16}", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Annotated
 
 from offload.moment import Moment
 from offload.operations.command import About, Command, Directory, TopicName
 from offload.operations.printing import counted, lines
+from seglog.base.values import dataclass
 
 __all__ = ["BRANCH_CREATE", "RESTORE", "BranchMade", "create", "restore"]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import timedelta
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -16,6 +16,7 @@ from offload.operations.results import HIDDEN, MERGED, OPTIONAL
 from offload.operations.topic import TopicPlaces, places_of
 from offload.reports import Lag, RunStatus, TopicStatus
 from seglog import NoSuchTopic, SystemClock
+from seglog.base.values import dataclass
 
 if TYPE_CHECKING:
     from offload.archive import Archive

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, Annotated, Any
 
 from offload.errors import InvalidParameters
 from offload.operations.command import About, Command, Directory, Host, TopicName, dry
 from offload.operations.printing import Output, WouldTake, check_meant, counted, lines, taking_lines, would
 from offload.operations.results import HIDDEN, MERGED
+from seglog.base.values import dataclass
 
 if TYPE_CHECKING:
     from offload.archive import Archive

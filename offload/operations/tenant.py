@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import UTC, datetime
 from importlib.util import find_spec
 from pathlib import Path
@@ -32,6 +32,7 @@ from offload.settings import ROLE_ARN, ROLE_ARN_FORM, Settings
 from offload.tenants.deletion import contents_of, delete_all, lifecycle_rule
 from offload.tenants.directories import data_directories
 from seglog.base.errors import Misuse
+from seglog.base.values import dataclass
 from seglog.errors import NotInstalled
 
 __all__ = [

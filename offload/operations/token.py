@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from offload.errors import InvalidParameters
 from offload.rights import Role, new_token, token_line
+from seglog.base.values import dataclass
 
 __all__ = ["TokenMade", "new"]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, field, replace
 from typing import TYPE_CHECKING, Annotated, Any
 
 from offload.errors import InvalidParameters
@@ -24,6 +24,7 @@ from offload.operations.printing import (
 )
 from offload.operations.results import HIDDEN, MERGED
 from seglog import NoSuchTopic
+from seglog.base.values import dataclass
 
 if TYPE_CHECKING:
     from offload.archive import Archive

@@ -20,7 +20,7 @@ import random
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -32,6 +32,7 @@ from catalog.objects import ObjectStore
 from offload.errors import DamageFound, InvalidParameters
 from offload.operations.command import Tell, watch_of
 from offload.operations.results import HIDDEN
+from seglog.base.values import dataclass
 
 __all__ = [
     "DamagedFile",

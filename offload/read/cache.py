@@ -44,10 +44,7 @@ The policy does no I/O. Threads must not share one.
 
 from __future__ import annotations
 
-import logging
 import os
-import re
-import secrets
 import stat
 import threading
 from collections import OrderedDict
@@ -55,6 +52,7 @@ from pathlib import Path
 
 from xxhash import xxh3_64_intdigest
 
+from seglog.base.later import logger, pattern
 from seglog.base.ownership import Owned
 from seglog.files.port import Files, OsFiles
 
@@ -66,12 +64,12 @@ Name = tuple[bytes, int]
 _SMALL_SHARE = 10
 _LARGEST_SHARE = 4  # a chunk above a quarter of the limit is not kept
 _USES_MAX = 3
-_log = logging.getLogger("offload.read.cache")
+_log = logger("offload.read.cache")
 
 _DIRECTORY = "seglog-chunks"
 _LOCK = "LOCK"
 _TEMPORARY = "tmp-"
-_ENTRY = re.compile(r"([0-9a-f]{32})-([0-9a-f]{1,16})-([0-9a-f]{1,8})")
+_ENTRY = pattern(r"([0-9a-f]{32})-([0-9a-f]{1,16})-([0-9a-f]{1,8})")
 _PAGE_BYTES = 4096
 
 
@@ -347,7 +345,7 @@ class ChunkCache(Owned):
         return None
 
     def _write(self, path: Path, body: bytes) -> bool:
-        temporary = self._directory / f"{_TEMPORARY}{secrets.token_hex(8)}"
+        temporary = self._directory / f"{_TEMPORARY}{os.urandom(8).hex()}"
         try:
             fd = self._files.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW)
             try:

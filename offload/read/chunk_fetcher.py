@@ -38,12 +38,10 @@ AHEAD-5  A reader that stops leaves its fetches. If no other reader wants a fetc
 
 from __future__ import annotations
 
-import logging
 import threading
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
 from enum import Enum
 from typing import ParamSpec, TypeVar
 
@@ -56,7 +54,9 @@ from offload.format.block import ChunkRef
 from offload.format.codec import decode_chunk
 from offload.format.metadata import SegmentIndex
 from offload.read.cache import ChunkCache
+from seglog.base.later import logger
 from seglog.base.ownership import Owned, check_process, is_foreign
+from seglog.base.values import dataclass
 
 __all__ = ["ChunkFetcher", "ChunkRequest", "Fetch", "Pool", "ReadAhead", "in_order", "one_ahead"]
 
@@ -345,7 +345,7 @@ def _is_near(before: ChunkRequest, request: ChunkRequest) -> bool:
     return before.key == request.key and 0 <= gap_bytes <= _GAP_BYTES
 
 
-_log = logging.getLogger("offload.read.cold_reader")
+_log = logger("offload.read.cold_reader")
 
 _FIRST_BYTES = 1024 * 1024
 _WINDOWS_MAX = 16

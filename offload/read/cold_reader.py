@@ -36,7 +36,6 @@ CHUNK-2  A chunk has exactly the records that the chunk table says. A chunk that
 
 from __future__ import annotations
 
-import logging
 import struct
 import threading
 from collections import OrderedDict, deque
@@ -60,6 +59,7 @@ from offload.read.cache import ChunkCache
 from offload.read.chunk_fetcher import ChunkFetcher, ChunkRequest, Pool, ReadAhead, one_ahead
 from offload.settings import ColdSettings
 from seglog import Record
+from seglog.base.later import logger
 from seglog.base.ownership import Owned, is_foreign
 from seglog.errors import InvalidFrame
 from seglog.format.arrays import NDArray, np
@@ -207,7 +207,7 @@ def _record_of(entry: memoryview, seq: int, topic_id: int, key: str, offset: int
 
 K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")
-_log = logging.getLogger("offload.read.cold_reader")
+_log = logger("offload.read.cold_reader")
 
 _CHUNK_BYTES = 400  # the memory of a ChunkRef and its numbers
 _INDEX_BYTES = 2000

@@ -9,15 +9,17 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
-
-from pyroaring import BitMap
+from typing import TYPE_CHECKING
 
 from catalog import Deletions, SegmentRef, SegmentView, Sid, Snapshot
 from catalog.format import keys
+from catalog.format.late import pyroaring
 from offload.format.metadata import decode_bitmap
-from offload.read.cold_reader import ColdReader
 from seglog import DeleteOp, Record, Topic
 from seglog.values.deletes import DeleteWhere
+
+if TYPE_CHECKING:
+    from offload.read.cold_reader import ColdReader
 
 __all__ = ["count_cold", "count_hot", "count_live", "deletions_of", "entries_taken", "last_live_seq", "live_entries"]
 
@@ -39,7 +41,7 @@ def count_cold(op: DeleteOp, earlier: Sequence[DeleteOp], snapshot: Snapshot, re
 
 def entries_taken(
     op: DeleteOp, earlier: Sequence[DeleteOp], snapshot: Snapshot, reader: ColdReader
-) -> Iterator[tuple[SegmentView, BitMap]]:
+) -> Iterator[tuple[SegmentView, pyroaring.BitMap]]:
     """Yield the segments with live records that `op` takes and no delete in `earlier`.
 
     With each segment, yield the entry ids of these records.
@@ -58,7 +60,7 @@ def deletions_of(op: DeleteOp, snapshot: Snapshot, reader: ColdReader) -> Deleti
     For a delete by tag, this reads the index objects of the segments. If a segment has more tags than its index lists,
     this scans the segment. The snapshot may show a segment in several pieces.
     """
-    by_sid: dict[Sid, BitMap] = defaultdict(BitMap)
+    by_sid: dict[Sid, pyroaring.BitMap] = defaultdict(pyroaring.BitMap)
     for view in reader.indexed(_reached(op, snapshot)):
         by_sid[view.ref.sid] |= _taken(op, view, reader)
     bitmaps = {sid: bits.serialize() for sid, bits in by_sid.items() if bits}
@@ -69,12 +71,12 @@ def deletions_of(op: DeleteOp, snapshot: Snapshot, reader: ColdReader) -> Deleti
     return Deletions(bitmaps=bitmaps)
 
 
-def live_entries(view: SegmentView, reader: ColdReader) -> BitMap:
+def live_entries(view: SegmentView, reader: ColdReader) -> pyroaring.BitMap:
     """Return the entry ids (`seq - first_seq` of the segment) that a reader of the snapshot sees."""
     first_seq = view.ref.first_seq
-    visible = BitMap(range(view.first - first_seq, view.last - first_seq + 1))
+    visible = pyroaring.BitMap(range(view.first - first_seq, view.last - first_seq + 1))
     if view.deleted:
-        visible -= BitMap.deserialize(view.deleted)
+        visible -= pyroaring.BitMap.deserialize(view.deleted)
     index = reader.index(view)
     return visible & decode_bitmap(index.live, index, keys.index_key(view.vid, view.ref.sid))
 
@@ -92,7 +94,7 @@ def count_live(view: SegmentView, reader: ColdReader) -> int:
     if view.deleted is None:
         return records
     # A commit deletes only live records: its bitmaps omit the records that were gone before (`deletions_of`).
-    return records - BitMap.deserialize(view.deleted).range_cardinality(
+    return records - pyroaring.BitMap.deserialize(view.deleted).range_cardinality(
         view.first - ref.first_seq, view.last - ref.first_seq + 1
     )
 
@@ -102,8 +104,8 @@ def last_live_seq(view: SegmentView, reader: ColdReader) -> int:
     first_seq = view.ref.first_seq
     if not _is_dense(view.ref):
         return first_seq + live_entries(view, reader).max()
-    entries = BitMap(range(view.first - first_seq, view.last - first_seq + 1))
-    return first_seq + (entries - BitMap.deserialize(view.deleted) if view.deleted else entries).max()
+    entries = pyroaring.BitMap(range(view.first - first_seq, view.last - first_seq + 1))
+    return first_seq + (entries - pyroaring.BitMap.deserialize(view.deleted) if view.deleted else entries).max()
 
 
 def _is_dense(ref: SegmentRef) -> bool:
@@ -115,22 +117,23 @@ def _reached(op: DeleteOp, snapshot: Snapshot) -> list[SegmentView]:
     return [view for view in views if op.seqs is None or op.seqs.within(view.first, view.last)]
 
 
-def _taken(op: DeleteOp, view: SegmentView, reader: ColdReader) -> BitMap:
+def _taken(op: DeleteOp, view: SegmentView, reader: ColdReader) -> pyroaring.BitMap:
     first_seq = view.ref.first_seq
     highest = op.below - 1
     if view.first > highest:
-        return BitMap()
-    in_range = BitMap(range(min(view.last, highest) - first_seq + 1))
+        return pyroaring.BitMap()
+    in_range = pyroaring.BitMap(range(min(view.last, highest) - first_seq + 1))
     if op.seqs is not None:
         ranges = op.seqs.within(view.first, view.last).ranges()
-        in_range &= BitMap.union(BitMap(), *(BitMap(range(a - first_seq, b - first_seq + 1)) for a, b in ranges))
+        parts = (pyroaring.BitMap(range(a - first_seq, b - first_seq + 1)) for a, b in ranges)
+        in_range &= pyroaring.BitMap.union(pyroaring.BitMap(), *parts)
     candidates = live_entries(view, reader) & in_range
     if op.tag is None or not candidates:
         return candidates
     index = reader.index(view)
     if index.tags is None:
         records = reader.segment_records(view, view.first, min(view.last, highest))
-        return candidates & BitMap(record.seq - first_seq for record in records if op.matches(record))
+        return candidates & pyroaring.BitMap(record.seq - first_seq for record in records if op.matches(record))
     key = keys.index_key(view.vid, view.ref.sid)
     tagged = [decode_bitmap(bitmap, index, key) for tag, bitmap in index.tags.items() if op.tag_fits(tag)]
-    return candidates & BitMap.union(BitMap(), *tagged)
+    return candidates & pyroaring.BitMap.union(pyroaring.BitMap(), *tagged)

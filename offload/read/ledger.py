@@ -16,7 +16,6 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterator
-from dataclasses import dataclass
 from itertools import pairwise
 from operator import attrgetter
 
@@ -32,6 +31,7 @@ from offload.format.index import LedgerIndex, decode_ledger_index
 from offload.format.metadata import SegmentIndex
 from offload.format.streamed import MAGIC as STREAMED_MAGIC
 from offload.format.streamed import StreamedIndex, decode_streamed_block_header, decode_streamed_index
+from seglog.base.values import dataclass
 
 __all__ = ["LedgerEntry", "OffloadedLedgers", "open_ledgers"]
 

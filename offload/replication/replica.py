@@ -17,12 +17,16 @@ Source: Graft RFC 0001 (Pull & Fetch Volume, Sync remote volume to local).
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from catalog import CommitKind, Handle
-from catalog.sync import Updates
 from offload.context import ArchiveContext
 from seglog import Elsewhere
+from seglog.base.values import dataclass
+
+if TYPE_CHECKING:
+    from catalog.sync import Updates
 
 __all__ = ["LocalChanges", "Replicas", "SyncState"]
 

@@ -56,7 +56,7 @@ Source: Graft RFC 0001 (Reset volume).
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import groupby
 
 from catalog import ForkPoint, Handle, Seq, Vid, resolve
@@ -75,6 +75,7 @@ from offload.write.offloader import Offloader
 from offload.write.publisher import Publisher
 from seglog import ConcurrentModification, Elsewhere, Record, Topic
 from seglog.base.progress import count
+from seglog.base.values import dataclass
 from seglog.format.frame import DELETED, read_header, record_of
 
 __all__ = ["Rescue", "Reset", "ResetResult"]

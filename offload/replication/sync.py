@@ -17,7 +17,6 @@ Source: Graft RFC 0001 (Sync remote volume to local, Push Volume).
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from catalog import Handle
 from catalog.errors import BranchCollected, Diverged
@@ -27,6 +26,7 @@ from offload.replication.replica import Replicas
 from offload.replication.reset import Reset
 from offload.write.offloader import Offloader
 from offload.write.publisher import Published, Publisher, divergence
+from seglog.base.values import dataclass
 
 __all__ = ["Brought", "Sync", "Synced"]
 

@@ -10,17 +10,20 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-
-from pyroaring import BitMap64
+from dataclasses import field
+from typing import TYPE_CHECKING
 
 from catalog import Commit, CommitKind, ForkPoint, SegmentView, Snapshot
+from catalog.format.late import pyroaring
 from catalog.history import History
-from offload.read.cold_reader import ColdReader
 from offload.read.deletes import live_entries
 from offload.reports import Side
 from seglog import Record
 from seglog.base.progress import count
+from seglog.base.values import dataclass
+
+if TYPE_CHECKING:
+    from offload.read.cold_reader import ColdReader
 
 __all__ = ["Difference", "State", "diff_of", "differing_records", "shared_seq"]
 
@@ -43,7 +46,7 @@ class Difference:
     left: Side
     right: Side
     states: tuple[State, State] = field(repr=False)
-    only: tuple[BitMap64, BitMap64] = field(repr=False)
+    only: tuple[pyroaring.BitMap64, pyroaring.BitMap64] = field(repr=False)
 
 
 def diff_of(left: State, right: State, reader: ColdReader) -> Difference:
@@ -71,12 +74,12 @@ def differing_records(difference: Difference, reader: ColdReader) -> Iterator[tu
     )
 
 
-def _records(state: State, seqs: BitMap64, reader: ColdReader) -> Iterator[Record]:
+def _records(state: State, seqs: pyroaring.BitMap64, reader: ColdReader) -> Iterator[Record]:
     for first, last in _ranges(seqs):
         yield from (record for record in reader.records(state.snapshot, first, last) if record.seq in seqs)
 
 
-def _ranges(seqs: BitMap64) -> Iterator[tuple[int, int]]:
+def _ranges(seqs: pyroaring.BitMap64) -> Iterator[tuple[int, int]]:
     """Yield ranges that cover the seqs. Seqs that lie near to each other share a range, and so a request."""
     first = last = 0
     for seq in seqs:
@@ -137,23 +140,23 @@ def _look(view: SegmentView) -> tuple[object, ...]:
     return view.vid, view.ref.sid, view.first, view.last, view.deleted
 
 
-def _live(snapshot: Snapshot, alike: set[tuple[object, ...]], reader: ColdReader) -> BitMap64:
+def _live(snapshot: Snapshot, alike: set[tuple[object, ...]], reader: ColdReader) -> pyroaring.BitMap64:
     """Return the live seqs of `snapshot`, without the segments that both states show alike."""
-    live = BitMap64()
+    live = pyroaring.BitMap64()
     for view in reader.indexed([view for view in snapshot.segments if _look(view) not in alike]):
         count("comparing", 1, "segments")
         base = view.ref.first_seq
-        live |= BitMap64(base + entry for entry in live_entries(view, reader))
+        live |= pyroaring.BitMap64(base + entry for entry in live_entries(view, reader))
     return live
 
 
-def _side(own: BitMap64, other: BitMap64, shared_seq: int) -> Side:
-    appended = own - BitMap64(range(shared_seq + 1)) if own else own
-    deleted = (other - own) & BitMap64(range(shared_seq + 1))
+def _side(own: pyroaring.BitMap64, other: pyroaring.BitMap64, shared_seq: int) -> Side:
+    appended = own - pyroaring.BitMap64(range(shared_seq + 1)) if own else own
+    deleted = (other - own) & pyroaring.BitMap64(range(shared_seq + 1))
     first, last = (min(appended), max(appended)) if appended else (None, None)
     return Side(len(appended), first, last, len(deleted))
 
 
-def _only(own: BitMap64, other: BitMap64, shared_seq: int) -> BitMap64:
+def _only(own: pyroaring.BitMap64, other: pyroaring.BitMap64, shared_seq: int) -> pyroaring.BitMap64:
     """Return the live seqs of `own` that `other` lacks. Above the shared seq, an equal seq is another record."""
-    return own - (other & BitMap64(range(shared_seq + 1)))
+    return own - (other & pyroaring.BitMap64(range(shared_seq + 1)))

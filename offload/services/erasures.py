@@ -24,12 +24,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 from catalog import CommitKind, ForkPoint, PastCommit, SegmentView, Sid, Snapshot, Vid
 from catalog.gc.policy import window_ms_of
 from offload.context import ArchiveContext
 from offload.write.merging import holds_more
+from seglog.base.values import dataclass
 
 __all__ = ["ErasureState", "Erasures", "collected_after_ms", "erasure_state", "window_ms_here"]
 

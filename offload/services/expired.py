@@ -8,11 +8,14 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from catalog import SegmentView, Snapshot
 from catalog.format import keys
 from offload.format.topic_config import config_of
-from offload.read.cold_reader import ColdReader
+
+if TYPE_CHECKING:
+    from offload.read.cold_reader import ColdReader
 
 __all__ = ["expired_before", "first_since", "own_views", "unexpired"]
 

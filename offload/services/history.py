@@ -12,9 +12,7 @@ from catalog.refs.oplog import NumberedEntry, Oplog
 from catalog.refs.promotion import moved_main
 from catalog.refs.state_names import HeldPin, Pins
 from catalog.refs.undo import find_operation, undo_found
-from catalog.undo_plan import TAKES_AWAY
 from offload.errors import NotOffloaded
-from offload.format.metadata import SegmentIndex
 from offload.services.diff import Difference, State, diff_of, differing_records
 from offload.services.erasures import window_ms_here
 from offload.services.parts import ArchiveParts
@@ -24,6 +22,7 @@ from seglog.base.arguments import checked
 from seglog.base.ownership import Owned
 
 if TYPE_CHECKING:
+    from offload.format.metadata import SegmentIndex
     from offload.services.undoing import Undone
 
 __all__ = ["HistoryService"]
@@ -41,7 +40,6 @@ class HistoryService(Owned):
         self._log = context.log
         self._store = context.store
         self._volumes = context.volumes
-        self._reader = context.reader
         self._clock = context.clock
         self._writer_id = context.writer_id
         self._states = parts.states
@@ -89,7 +87,7 @@ class HistoryService(Owned):
         Raises `SeqOutOfRange`, `Evicted`.
         """
         start, last = range_to_read(name, snapshot.bounds, floor, start)
-        return self._reader.records(snapshot, start, last if end is None else end)
+        return self._context.reader.records(snapshot, start, last if end is None else end)
 
     @checked
     def diff(self, left: str, right: str, *, left_at: str | None = None, right_at: str | None = None) -> Difference:
@@ -99,13 +97,13 @@ class HistoryService(Owned):
         """
         return retry_if_collected(
             lambda: self._states_of((left, left_at), (right, right_at)),
-            lambda states: diff_of(*states, self._reader),
+            lambda states: diff_of(*states, self._context.reader),
         )
 
     @checked
     def differing_records(self, found: Difference) -> Iterator[tuple[bool, Record]]:
         """Return the records that only one state of a diff shows, by seq. True stands for the left state."""
-        return differing_records(found, self._reader)
+        return differing_records(found, self._context.reader)
 
     @checked
     def index(self, view: SegmentView) -> SegmentIndex:
@@ -113,7 +111,7 @@ class HistoryService(Owned):
 
         Raises `InvalidIndex`, and what the store raises.
         """
-        return self._reader.index(view)
+        return self._context.reader.index(view)
 
     @checked
     def count(self, snapshot: Snapshot) -> tuple[int, Record | None]:
@@ -185,6 +183,8 @@ class HistoryService(Owned):
 
         Raises as `commits` does.
         """
+
+        from catalog.undo_plan import TAKES_AWAY
 
         def newest(history: History) -> PastCommit | None:
             changes = (past for past in history if past.commit.kind not in {CommitKind.CONFIG, CommitKind.COMPACT})

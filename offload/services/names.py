@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from catalog import MAIN, Branch
@@ -23,6 +22,7 @@ from offload.moment import format_time
 from offload.services.parts import ArchiveParts
 from seglog.base.arguments import checked
 from seglog.base.ownership import Owned
+from seglog.base.values import dataclass
 
 if TYPE_CHECKING:
     from offload.services.promotion import Promoted

@@ -21,7 +21,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
 from pyroaring import BitMap64
 
@@ -41,6 +41,7 @@ from offload.write.merging import holds_more
 from seglog import DeleteOp, Record, Topic
 from seglog.base.arguments import checked
 from seglog.base.ownership import Owned
+from seglog.base.values import dataclass
 from seglog.values.deletes import DeleteWhere
 from seglog.values.seq_set import SeqSet, seq_set
 

@@ -43,7 +43,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, suppress
-from dataclasses import astuple, dataclass, replace
+from dataclasses import astuple, replace
 from itertools import groupby, islice, takewhile
 
 from catalog import MAIN, CommitKind, Snapshot, Vid
@@ -58,6 +58,7 @@ from offload.services.parts import ArchiveParts
 from seglog import ConcurrentModification, Gap, Record, Topic
 from seglog.base.arguments import WHOLE_MAX
 from seglog.base.progress import count
+from seglog.base.values import dataclass
 
 __all__ = ["Promoted", "Promotion", "RecordCarrier"]
 

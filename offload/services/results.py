@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
-from catalog import Vid
-from offload.write.publisher import Published
+from seglog.base.values import dataclass
+
+if TYPE_CHECKING:
+    from catalog import Vid
+    from offload.write.publisher import Published
 
 __all__ = ["Copied", "OffloadResult", "Removed", "Restored", "TopicRemoved"]
 

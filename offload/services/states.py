@@ -19,7 +19,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from math import inf
 
 from catalog import Bounds, Commit, CommitKind, ForkPoint, Handle, History, SegmentRef, Sid, Snapshot, Vid, timeline
@@ -38,6 +38,7 @@ from offload.services.expired import expired_before
 from offload.services.parts import ArchiveParts
 from seglog import DeleteOp, Record, Topic, TruncateOp
 from seglog.base.ownership import Owned
+from seglog.base.values import dataclass
 from seglog.errors import Evicted, NoSuchTopic, SeqOutOfRange
 from seglog.format.frame import DELETED, read_header, record_of
 from seglog.format.record_arrays import RecordArrays, in_arrays

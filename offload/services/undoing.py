@@ -25,7 +25,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from pyroaring import BitMap
 
@@ -45,6 +45,7 @@ from offload.services.direct_commits import DirectCommits
 from offload.services.parts import ArchiveParts
 from seglog import ConcurrentModification
 from seglog.base import progress
+from seglog.base.values import dataclass
 
 __all__ = ["PIN_MS", "Undoing", "Undone"]
 

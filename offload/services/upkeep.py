@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from catalog import ForkPoint, LocalCatalog, SegmentView, Vid
@@ -35,6 +35,7 @@ from offload.services.parts import ArchiveParts
 from seglog import TopicConfig
 from seglog.base.arguments import checked
 from seglog.base.ownership import Owned
+from seglog.base.values import dataclass
 
 if TYPE_CHECKING:
     from offload.write.publisher import Published

@@ -11,7 +11,6 @@ COUNTS-3  A group has a record. Records without a tag are a group, which has no 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 
 from pyroaring import BitMap
 
@@ -21,6 +20,7 @@ from offload.format.metadata import SegmentIndex, decode_bitmap
 from offload.read.cold_reader import ColdReader
 from offload.read.deletes import count_live, live_entries
 from offload.spark.selection import Conditions, Selection, select
+from seglog.base.values import dataclass
 
 __all__ = ["GROUPING_COLUMNS", "Aggregate", "Row", "TopicView", "aggregate", "groups"]
 

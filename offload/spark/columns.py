@@ -18,11 +18,11 @@ With `includeMetadata`:
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from offload.errors import InvalidOption
 from offload.spark.options import ReadOptions
+from seglog.base.values import dataclass
 from seglog.values.arrow import arrow_schema
 
 if TYPE_CHECKING:

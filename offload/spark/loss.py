@@ -23,7 +23,6 @@ SLOSS-5  After a loss, a stream with `failOnDataLoss=false` continues with the f
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 
 from catalog.errors import HistoryCollected, InvalidObject, NoSuchObject
 from catalog.format.commit import ForkPoint
@@ -36,6 +35,7 @@ from offload.spark.option_texts import moment_ms
 from offload.spark.options import EARLIEST, ReadOptions
 from offload.spark.pin import PinnedTopic
 from seglog.base.errors import Conflict
+from seglog.base.values import dataclass
 from seglog.errors import SeqOutOfRange
 
 __all__ = ["EVICTED", "DataLoss", "Loss", "check_loss", "continued", "raise_losses"]

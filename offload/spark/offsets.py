@@ -20,7 +20,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from catalog.errors import CatalogError
@@ -29,6 +28,7 @@ from catalog.format.ids import Vid
 from offload.errors import OffloadError
 from offload.spark.pin import PinnedTopic
 from seglog.base.errors import Misuse
+from seglog.base.values import dataclass
 
 __all__ = [
     "BatchRange",

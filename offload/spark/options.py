@@ -60,10 +60,11 @@ from __future__ import annotations
 import enum
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from offload.errors import InvalidOption
 from offload.spark.option_texts import INT64_MAX, NUMBER, OptionTexts, named
+from seglog.base.values import dataclass
 
 __all__ = [
     "EARLIEST",

@@ -10,7 +10,6 @@ PACK-4  While there are fewer tasks than wanted, and chunks enough, the bytes of
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from itertools import groupby
 
 from pyroaring import BitMap
@@ -19,6 +18,7 @@ from catalog.format import keys
 from offload.spark.options import Verify
 from offload.spark.selection import SelectedChunk, Selection
 from offload.spark.task import Filter, Needs, Piece, Task
+from seglog.base.values import dataclass
 
 __all__ = ["TaskSize", "packed"]
 

@@ -13,7 +13,6 @@ from __future__ import annotations
 import logging
 import socket
 from collections.abc import Iterator
-from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from functools import partial
 from typing import Any
@@ -33,6 +32,7 @@ from offload.read.cold_reader import ColdReader
 from offload.spark.messages import InvalidMessage
 from offload.spark.option_texts import moment_ms
 from offload.spark.options import ReadOptions, TopicPattern
+from seglog.base.values import dataclass
 
 __all__ = ["Pin", "PinnedTopic", "decode_pin", "encode_pin", "pin_topics"]
 

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import closing
-from dataclasses import dataclass
 from functools import partial
 
 from catalog.format.commit import ForkPoint
@@ -32,6 +31,7 @@ from offload.spark.pin import Pin, PinnedTopic, pin_topics
 from offload.spark.selection import Selection, conditions_of, may_show, meets, select
 from offload.spark.stores import open_remote
 from offload.spark.task import Filter, Needs, Op, Task
+from seglog.base.values import dataclass
 from seglog.files.clock import SystemClock
 
 __all__ = ["Plan", "Query", "Remote", "pin", "plan"]

@@ -14,7 +14,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -24,6 +23,7 @@ from numpy.typing import NDArray
 
 from offload.errors import InvalidOption
 from offload.load import BEFORE_THE_LAST, SORT_BY_TIME, InvalidRow
+from seglog.base.values import dataclass
 from seglog.format.dtypes import HEADERS
 from seglog.format.frame import HAS_NODE, HAS_TAG, LABEL_MAX_BYTES, FrameType
 from seglog.format.frames import Frames, assembled

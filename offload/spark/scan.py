@@ -14,7 +14,6 @@ SCAN-5  A piece that needs no data makes its rows from the task alone, without a
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
@@ -33,6 +32,7 @@ from offload.read.chunk_fetcher import in_order
 from offload.spark.options import Verify
 from offload.spark.stores import store_of
 from offload.spark.task import Filter, Needs, Op, Piece, Task
+from seglog.base.values import dataclass
 from seglog.format.arrow import timestamps
 from seglog.format.frame import DELETED
 

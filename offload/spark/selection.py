@@ -12,7 +12,6 @@ from __future__ import annotations
 import operator
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
 from operator import attrgetter
 
 from pyroaring import BitMap
@@ -21,6 +20,7 @@ from catalog.format import keys
 from catalog.format.commit import Codec, SegmentView
 from offload.format.metadata import SegmentIndex, decode_bitmap
 from offload.spark.task import Filter, NumberedChunk, Op
+from seglog.base.values import dataclass
 
 __all__ = ["Conditions", "SelectedChunk", "Selection", "conditions_of", "may_show", "meets", "select"]
 

@@ -31,7 +31,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from fnmatch import fnmatchcase
 
 from catalog.errors import InvalidObject, NoSuchObject
@@ -47,6 +47,7 @@ from offload.spark.options import EARLIEST, Positions
 from offload.spark.pin import Pin, PinnedTopic
 from offload.spark.plan import Plan, Query, Remote
 from offload.spark.stream_options import LATEST, StreamOptions
+from seglog.base.values import dataclass
 from seglog.files.clock import SystemClock
 
 __all__ = ["Stream"]

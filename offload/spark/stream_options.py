@@ -24,7 +24,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from offload.errors import InvalidOption, UnsupportedOption
 from offload.spark.option_texts import INT64_MAX, NUMBER, OptionTexts, named
@@ -37,6 +36,7 @@ from offload.spark.options import (
     parse_options,
     read_options,
 )
+from seglog.base.values import dataclass
 
 __all__ = ["LATEST", "STREAM_OPTIONS", "StreamOptions", "parse_any_options", "parse_stream_options"]
 

@@ -7,11 +7,11 @@ to read and check them. `offload.spark.messages` gives the meaning of each field
 from __future__ import annotations
 
 import enum
-from dataclasses import dataclass
 
 from catalog.format.commit import Codec
 from offload.format.block import ChunkRef
 from offload.spark.options import Verify
+from seglog.base.values import dataclass
 
 __all__ = ["Filter", "Needs", "NumberedChunk", "Op", "Piece", "Task"]
 

@@ -17,7 +17,7 @@ import logging
 import socket
 from collections.abc import Iterator, Sequence
 from contextlib import closing
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pyspark.sql.datasource as api
@@ -25,6 +25,7 @@ from pyspark import TaskContext
 from pyspark.sql.types import StructType
 
 from offload.errors import InvalidOption
+from seglog.base.values import dataclass
 
 if TYPE_CHECKING:
     import pyarrow as pa

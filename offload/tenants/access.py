@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
-from dataclasses import dataclass
 from datetime import datetime
 from email.utils import parsedate_to_datetime
 from typing import Any
@@ -20,6 +19,7 @@ from catalog.objects.s3_credentials import FoundCredentials
 from catalog.tenants.names import check_tenant
 from catalog.tenants.policies import Partition, TenantRole, compact, tenant_policy
 from offload.settings import Settings
+from seglog.base.values import dataclass
 from seglog.errors import InvalidSetting
 
 __all__ = ["GrantedCredentials", "TenantAccess", "access_of", "granted_in", "policy_text", "request_of"]

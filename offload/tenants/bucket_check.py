@@ -13,7 +13,6 @@ APART-3  No answer proves nothing. It is neither an allow nor a denial.
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
@@ -23,6 +22,7 @@ from catalog.format.remotes import split_remote
 from catalog.objects.s3_client import is_aws
 from catalog.objects.s3_credentials import FoundCredentials
 from offload.tenants.aio_clients import open_aio_client, warm
+from seglog.base.values import dataclass
 
 __all__ = ["BucketCheck", "Outcome", "check_bucket"]
 

@@ -32,7 +32,7 @@ import threading
 import time
 from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack, suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from importlib.util import find_spec
 from typing import Any
 
@@ -46,6 +46,7 @@ from catalog.objects.s3_patience import SilentStore, be_patient
 from offload.backoff import Backoff
 from offload.tenants.access import GrantedCredentials, TenantAccess, granted_in, request_of
 from offload.tenants.aio_clients import open_aio_client, warm
+from seglog.base.values import dataclass
 from seglog.errors import NotInstalled
 
 __all__ = ["RENEW_AGAIN_S", "Kept", "Refresher", "SingleTenant", "TenantCredentials", "assume_role"]

@@ -19,7 +19,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import Any
 
 from catalog.errors import AccessDenied, NotOffered
@@ -28,6 +27,7 @@ from catalog.objects.prefix import Freed, Held, OldVersions, Upload, WholePrefix
 from catalog.tenants.names import KEY_FOLDERS
 from offload.errors import OffloadError
 from seglog.base.errors import Conflict
+from seglog.base.values import dataclass
 
 __all__ = ["Contents", "Deletion", "TenantWritten", "contents_of", "delete_all", "lifecycle_rule"]
 

@@ -19,11 +19,11 @@ import struct
 import threading
 import traceback
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from offload.errors import OffloadError
 from seglog.base.errors import Unavailable
+from seglog.base.values import dataclass
 
 __all__ = ["CarriedError", "Channel", "WorkerFailed"]
 

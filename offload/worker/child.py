@@ -31,7 +31,6 @@ import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from contextlib import closing, suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -43,6 +42,7 @@ from offload.settings import ColdSettings, OffloadSettings
 from offload.wiring import open_store
 from offload.worker.channel import CarriedError, Channel
 from offload.write.segment_upload import UploadJob, remote_frames, upload_segment
+from seglog.base.values import dataclass
 from seglog.errors import FileCorrupt
 from seglog.files.port import OsFiles
 from seglog.format.frames import Frames, take_apart

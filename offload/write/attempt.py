@@ -22,9 +22,9 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from seglog import SegmentInfo
+from seglog.base.values import dataclass
 
 __all__ = ["AttemptState", "SegmentRange", "is_due", "plan_range"]
 

@@ -16,10 +16,12 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from itertools import groupby
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from catalog import SegmentView, Snapshot, Vid
-from offload.read.cold_reader import ColdReader
+
+if TYPE_CHECKING:
+    from offload.read.cold_reader import ColdReader
 
 __all__ = ["MergeLimits", "all_to_erase", "holds_more", "ranges_of_one_log", "ranges_to_merge", "to_erase"]
 

@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from operator import attrgetter
 from types import MappingProxyType
 
@@ -51,6 +51,7 @@ from offload.write.readback import check_published, check_segment
 from offload.write.segment_upload import UploadJob, delete_segment
 from seglog import DeleteOp, Topic, TruncateOp
 from seglog.base.progress import count
+from seglog.base.values import dataclass
 
 __all__ = ["Offloader", "Published"]
 

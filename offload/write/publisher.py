@@ -35,9 +35,8 @@ Source: Graft RFC 0001 (Push Volume, PendingCommit).
 
 from __future__ import annotations
 
-import logging
 import os
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from catalog import (
     Attempt,
@@ -64,11 +63,13 @@ from offload.context import ArchiveContext
 from offload.handles import Tip
 from offload.write.attempt import AttemptState
 from seglog import Elsewhere
+from seglog.base.later import logger
+from seglog.base.values import dataclass
 
 __all__ = ["Published", "Publisher", "divergence", "make_due_checkpoint", "rebased"]
 
 _ROUNDS = 20
-_log = logging.getLogger(__name__)
+_log = logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,11 +26,9 @@ Apache Pulsar's code.
 
 from __future__ import annotations
 
-import logging
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
-from dataclasses import dataclass
 from itertools import chain
 from types import MappingProxyType, TracebackType
 
@@ -51,6 +49,8 @@ from offload.read.cold_reader import ColdReader
 from offload.settings import OffloadSettings
 from offload.write.port import Uploader
 from seglog import Topic
+from seglog.base.later import logger
+from seglog.base.values import dataclass
 from seglog.format.frame import read_header, tombstone
 from seglog.format.frames import Frames, take_apart
 
@@ -65,7 +65,7 @@ __all__ = [
     "upload_segment",
 ]
 
-_log = logging.getLogger("offload.write.segment_upload")
+_log = logger("offload.write.segment_upload")
 _NOTHING: Mapping[str, str] = MappingProxyType({})
 
 

@@ -1,1 +1,1 @@
-"""What all three packages stand on: errors, checks of arguments, progress, forks, and foreign packages."""
+"""What all three packages stand on: errors, arguments, progress, forks, dataclasses, late imports."""

@@ -40,11 +40,11 @@ import sys
 import types
 import typing
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import wraps
 from typing import Annotated, Any, Final, Literal, NamedTuple, Protocol, TypeAlias, TypeVar, Union, cast
 
 from seglog.base.errors import InvalidArgument, SeglogError
+from seglog.base.values import dataclass
 
 __all__ = ["TEXT", "WHOLE_MAX", "Kind", "Within", "checked", "kind_of", "show_frames", "taken"]
 
@@ -82,14 +82,14 @@ class Kind(NamedTuple):
 
 def checked(call: _Call) -> _Call:
     """Return the call with a check of its arguments before it. The check raises `InvalidArgument`."""
-    order = tuple(inspect.signature(call).parameters)
+    order: tuple[str, ...] = ()
     kinds: dict[str, Kind] | None = None
 
     @wraps(call)
     def with_checks(*given: Any, **named: Any) -> Any:
-        nonlocal kinds
+        nonlocal kinds, order
         if kinds is None:
-            kinds = _kinds_of(call)
+            order, kinds = tuple(inspect.signature(call).parameters), _kinds_of(call)
         fitting = [taken(name, value, kinds.get(name)) for name, value in zip(order, given, strict=False)]
         for name in named:
             named[name] = taken(name, named[name], kinds.get(name))

@@ -10,7 +10,9 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass, field
+from dataclasses import field
+
+from seglog.base.values import dataclass
 
 __all__ = ["Watch", "count", "unwatched", "watching"]
 

@@ -11,14 +11,16 @@ from __future__ import annotations
 
 import os
 import re
-import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 from urllib.parse import urlsplit
 
 from seglog.errors import InvalidArgument
+
+if TYPE_CHECKING:
+    import socket
 
 __all__ = ["SOCKET_FILE", "Address", "address_in", "address_of", "check_token", "connected", "is_served"]
 
@@ -92,6 +94,8 @@ def address_in(directory: Path) -> Iterator[str]:
 
 def is_served(directory: Path) -> bool:
     """Return whether a daemon of this machine serves the data directory now."""
+    if not os.path.exists(directory / SOCKET_FILE):
+        return False
     try:
         connected(directory).close()
     except (FileNotFoundError, ConnectionRefusedError, NotADirectoryError):
@@ -104,6 +108,8 @@ def connected(directory: Path, *, timeout_s: float | None = None) -> socket.sock
 
     Without a daemon, raises `FileNotFoundError` or `ConnectionRefusedError`.
     """
+    import socket
+
     connection = socket.socket(socket.AF_UNIX)
     connection.settimeout(timeout_s)
     try:

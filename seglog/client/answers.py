@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, Final
 
 from seglog import errors
+from seglog.base.values import dataclass
 from seglog.client.connections import Answer, Lost, Outcome, Request
 from seglog.client.requests import INCARNATION
 from seglog.errors import DaemonError, DaemonGone, SeglogError

@@ -12,10 +12,11 @@ The timeline and the rules (CLIENT-5 to CLIENT-10) are in `seglog.client`.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final
 
 from seglog.base.arguments import kind_of, taken
+from seglog.base.values import dataclass
 from seglog.client.answers import error_of, receipt_of
 from seglog.client.connections import Answer, Outcome, Request
 from seglog.client.requests import AppendLabels, append_request

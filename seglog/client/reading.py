@@ -24,9 +24,10 @@ A read as batches of Apache Arrow is one of pages. Each page is a request of its
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
+from seglog.base.values import dataclass
 from seglog.client.answers import error_of_line, unfit
 from seglog.client.bodies import item_of, lines_of, object_of
 from seglog.client.connections import Answer, Request

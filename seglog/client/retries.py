@@ -12,9 +12,10 @@ The rules of the client (CLIENT-1 to CLIENT-3) are in `seglog.client`.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from seglog.base.arguments import kind_of, taken
+from seglog.base.values import dataclass
 from seglog.client.answers import error_of, problem_of
 from seglog.client.connections import Lost, Outcome, Request
 from seglog.errors import AppendUnknown, InvalidArgument, ProducerGap, SeglogError

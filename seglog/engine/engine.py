@@ -25,14 +25,15 @@ A bound that ended appends lets them begin again when a tenth more is free, so t
 from __future__ import annotations
 
 import functools
-import logging
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Concatenate, ParamSpec, TypeVar
 
+from seglog.base.later import logger
 from seglog.base.ownership import Owned
+from seglog.base.values import dataclass
 from seglog.engine.state import TopicState
 from seglog.engine.tail import Memory
 from seglog.engine.upkeep import Background, Upkeep
@@ -52,7 +53,7 @@ from seglog.wal.wal import Wals, first_ordinal
 
 __all__ = ["HINT", "Engine", "Room", "change", "doing", "give_up_ballast"]
 
-_logger = logging.getLogger("seglog.engine.engine")
+_logger = logger("seglog.engine.engine")
 _SPARE_BYTES = 1024 * 1024
 HINT = "free some space on its disk, or lower log.disk_reject_bytes and open the log again; appends then work again"
 

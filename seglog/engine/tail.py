@@ -21,11 +21,12 @@ from __future__ import annotations
 import struct
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from itertools import accumulate, repeat
 from pathlib import Path
 from typing import Any
 
+from seglog.base.values import dataclass
 from seglog.format.arrays import NDArray, dtypes, np
 from seglog.format.frame import DELETED
 from seglog.segments.batch import FRAME_BATCH_MAX_BYTES, FRAME_BATCH_MAX_RECORDS, FrameBatch

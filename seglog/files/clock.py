@@ -14,16 +14,17 @@ clock that was wrong before the log was opened is not detected: the comparison b
 
 from __future__ import annotations
 
-import logging
 import time
 from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Protocol
 
+from seglog.base.later import logger
+
 __all__ = ["JUMP_MS", "Clock", "ClockWatch", "SystemClock"]
 
 JUMP_MS = 24 * 3600 * 1000
-_logger = logging.getLogger("seglog.files.clock")
+_logger = logger("seglog.files.clock")
 
 
 class Clock(Protocol):

@@ -22,7 +22,6 @@ from __future__ import annotations
 import errno
 import json
 import os
-import re
 import sys
 import tomllib
 from collections.abc import Mapping
@@ -31,6 +30,7 @@ from types import TracebackType
 from typing import Any
 
 from seglog.base.arguments import checked
+from seglog.base.later import pattern
 from seglog.base.ownership import Owned
 from seglog.errors import DirectoryInUse, DirectoryNotWritable, InvalidSetting
 from seglog.files.port import Files, OsFiles, replace_atomically
@@ -53,7 +53,7 @@ _NOT_LOCKABLE = (errno.EBADF, errno.EINVAL, errno.ENOLCK, errno.EOPNOTSUPP)
 _READ_ONLY = (errno.EACCES, errno.EPERM, errno.EROFS)
 _MOUNTS = Path("/proc/self/mountinfo")
 _IN_MEMORY = frozenset({"tmpfs", "ramfs"})
-_ESCAPED = re.compile(rb"\\([0-7]{3})")
+_ESCAPED = pattern(rb"\\([0-7]{3})")
 
 
 class DirectoryLock(Owned):

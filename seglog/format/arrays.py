@@ -9,30 +9,20 @@ and uses `np.zeros` or `dtypes.ENTRIES` in its functions. A use outside of a fun
 
 from __future__ import annotations
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-__all__ = ["Later", "NDArray", "dtypes", "import_now", "np"]
+from seglog.base.later import Later
 
-
-class _Imported:
-    """Holds the names of a module. A look-up here costs as much as one in the module."""
-
-
-class Later:
-    """A module that is imported when one of its names is first used. From then on, the object is an `_Imported`."""
-
-    def __init__(self, module: str) -> None:
-        self._module = module
-
-    def __getattr__(self, name: str) -> Any:
-        vars(self).update(vars(importlib.import_module(self._module)))
-        self.__class__ = _Imported  # type: ignore[assignment]
-        return getattr(self, name)
+__all__ = ["NDArray", "dtypes", "import_now", "np"]
 
 
 def import_now() -> None:
-    """Import numpy, before a log is opened for changes. Later, a lack of memory or rights would fail a checkpoint."""
+    """Import numpy and logging, before a log is opened for changes.
+
+    Later, a lack of memory, rights or file descriptors would fail a checkpoint.
+    """
+    import logging  # noqa: F401 - of the first warning
+
     dtypes.ENTRIES, np.zeros  # noqa: B018 - the first use of a name imports its module
 
 

@@ -10,7 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
-from seglog.format.arrays import Later, NDArray, np
+from seglog.base.later import Later
+from seglog.format.arrays import NDArray, np
 from seglog.format.frame import HAS_NODE, HAS_TAG
 from seglog.format.record_arrays import RecordArrays
 from seglog.values.arrow import arrow_reader, arrow_schema

@@ -10,11 +10,11 @@ takes the bodies from here instead of taking them out and hashing them again. No
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any, cast
 
 from xxhash import xxh3_64_digest
 
+from seglog.base.values import dataclass
 from seglog.errors import InvalidFrame
 from seglog.format.arrays import NDArray, dtypes, np
 from seglog.format.frame import (

@@ -6,9 +6,9 @@ The line feeds are found in one pass over the whole text. seglog.format.appends 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import overload
 
+from seglog.base.values import dataclass
 from seglog.format.arrays import NDArray, np
 
 __all__ = ["Lines", "longest_bytes", "total_bytes"]

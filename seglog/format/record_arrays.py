@@ -10,10 +10,11 @@ ARRAYS-2  Only the header's `length` may differ from the buffer. All else is rea
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import chain
 from typing import Any
 
+from seglog.base.values import dataclass
 from seglog.format.arrays import NDArray, dtypes, np
 from seglog.format.frame import HAS_NODE, HAS_TAG, HEADER, UNTERMINATED, Buffer, FrameType
 from seglog.format.frames import assembled, picked_headers

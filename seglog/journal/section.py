@@ -20,13 +20,13 @@ SECTION-4  A failed write or sync is final for the section. The exception is a l
 
 from __future__ import annotations
 
-import logging
 import os
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
+from seglog.base.later import logger
 from seglog.base.ownership import Owned
+from seglog.base.values import dataclass
 from seglog.errors import (
     CalledWithin,
     DiskFull,
@@ -57,7 +57,7 @@ from seglog.wal.wal import NO_SPACE
 
 __all__ = ["Item", "Section"]
 
-_logger = logging.getLogger("seglog.journal.journal")
+_logger = logger("seglog.journal.journal")
 
 _BATCH_ITEMS = 1024
 # Bytes of one read for prefixes, or for an item of unknown size. One read covers small items. Large ones are skipped.

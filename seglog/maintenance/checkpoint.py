@@ -57,10 +57,10 @@ RECLAIM-4  If a swap fails half-way, it poisons the writer, as every failure doe
 from __future__ import annotations
 
 import contextlib
-import logging
 import threading
 from collections.abc import Callable, Sequence
 
+from seglog.base.later import logger
 from seglog.base.ownership import Owned
 from seglog.engine.engine import Engine, doing
 from seglog.engine.state import TopicState, reclaimable
@@ -78,7 +78,7 @@ from seglog.wal.wal import NO_SPACE
 
 __all__ = ["Reclaimer", "checkpoint", "checkpoint_locked", "relieve", "wait_for_room", "wake_reclaim"]
 
-_logger = logging.getLogger("seglog.maintenance.checkpoint")
+_logger = logger("seglog.maintenance.checkpoint")
 
 # The upkeep sleeps this long between runs. Without the sleep, an append that returns from its sync waits up to 5 ms for
 # the interpreter: only then Python forces a switch of threads.

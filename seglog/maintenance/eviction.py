@@ -25,8 +25,7 @@ EPH-3  Nothing is written for an evicted chunk: a restart loses its records anyw
 
 from __future__ import annotations
 
-import logging
-
+from seglog.base.later import logger
 from seglog.engine.engine import Engine, change
 from seglog.engine.entries import EvictEntry
 from seglog.engine.state import TopicState
@@ -41,7 +40,7 @@ from seglog.values.record import Gap
 
 __all__ = ["due", "enforce", "enforce_all", "enforce_limits", "make_room", "trim"]
 
-_logger = logging.getLogger("seglog.maintenance.eviction")
+_logger = logger("seglog.maintenance.eviction")
 _LOOK_RECORDS = 8192
 _TRIES = 5
 

@@ -27,11 +27,12 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from heapq import heappop, heappush
 from itertools import count, islice
 from operator import itemgetter
 
+from seglog.base.values import dataclass
 from seglog.engine.engine import Engine
 from seglog.engine.state import TopicState, active_meta, relocated
 from seglog.segments.segment import SegmentInfo, Sizes

@@ -45,14 +45,14 @@ Source: topics engine architecture, section 3.6, and the knobs of its layout sec
 from __future__ import annotations
 
 import functools
-import logging
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass
 from typing import TypeAlias
 
 from xxhash import xxh3_64_intdigest
 
+from seglog.base.later import logger
+from seglog.base.values import dataclass
 from seglog.engine.engine import Engine
 from seglog.engine.state import TopicState
 from seglog.errors import InvalidSetting, LogClosed, NoSuchSegment, SameFile, SegmentCut, WriterPoisoned
@@ -70,7 +70,7 @@ _Flip: TypeAlias = Callable[[SegmentId, int], AbstractContextManager[None]]
 """Flip the pointer of a segment (RELOC-2). The second argument is the XXH3-64 of the copied .idx (RELOC-3)."""
 
 _COMPARE_BYTES = 1024 * 1024
-_logger = logging.getLogger("seglog.maintenance.relocation")
+_logger = logger("seglog.maintenance.relocation")
 _TRIES = 3
 
 

@@ -44,11 +44,11 @@ delete, and after recovery, the front may be higher than the log knows.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
+from seglog.base.later import logger
 from seglog.engine.engine import Engine
 from seglog.engine.state import TopicState
 from seglog.errors import SeglogError
@@ -178,7 +178,7 @@ def _remove(files: Files, directory: Path) -> None:
     files.remove_dir(directory)
 
 
-_logger = logging.getLogger("seglog.maintenance.removal")
+_logger = logger("seglog.maintenance.removal")
 _LOOK_RECORDS = 8192
 _NEAR_RECORDS = 64
 

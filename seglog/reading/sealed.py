@@ -13,9 +13,9 @@ SEALED-3  `check` reports a topic that was deleted or truncated meanwhile. The c
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
+from seglog.base.values import dataclass
 from seglog.engine.engine import Engine
 from seglog.engine.state import TopicState
 from seglog.files.port import Files, OpenFile, Readable

@@ -7,11 +7,12 @@ the damage, and the error names the place of the damage.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import compress, repeat
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from seglog.base.values import dataclass
 from seglog.format.arrays import NDArray, dtypes, np
 from seglog.format.frame import (
     DELETED,

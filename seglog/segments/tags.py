@@ -15,11 +15,11 @@ seglog.format.tag_index has the format.
 from __future__ import annotations
 
 import contextlib
-import logging
 import os
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from seglog.base.later import logger
 from seglog.errors import FileCorrupt, InvalidEntry
 from seglog.files.port import Files, OpenFile, ReadOnlyFiles
 from seglog.format.arrays import NDArray, np
@@ -32,7 +32,7 @@ from seglog.values.layout import Layout
 
 __all__ = ["drop_tags", "listed_tags", "reached_seqs", "write_tags"]
 
-_logger = logging.getLogger("seglog.segments.tags")
+_logger = logger("seglog.segments.tags")
 _HEAD_BYTES = 4096
 
 

@@ -60,7 +60,6 @@ A crash before step 2 leaves a log with fewer topics. seglog.toml, LOCK and file
 
 from __future__ import annotations
 
-import logging
 import os
 from collections.abc import Callable, Iterable
 from contextlib import suppress
@@ -69,6 +68,7 @@ from pathlib import Path
 
 from xxhash import xxh3_64_intdigest
 
+from seglog.base.later import logger
 from seglog.engine.engine import Engine
 from seglog.engine.state import TopicState, check_all_hot
 from seglog.errors import DiskFull, FileCorrupt, NotADataDirectory, SeglogError
@@ -219,7 +219,7 @@ def _empty(files: Files, folder: Path) -> None:
             files.unlink(path)
 
 
-_logger = logging.getLogger("seglog.startup.opening")
+_logger = logger("seglog.startup.opening")
 _PIECE_BYTES = 1024 * 1024
 _COMPARED_BYTES = 4096
 

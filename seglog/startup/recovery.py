@@ -44,9 +44,8 @@ Source: topics engine architecture, section 4.
 
 from __future__ import annotations
 
-import logging
-from dataclasses import dataclass
-
+from seglog.base.later import logger
+from seglog.base.values import dataclass
 from seglog.engine.known_appends import Keys, Producers
 from seglog.engine.state import TopicState
 from seglog.engine.tail import Tail
@@ -66,7 +65,7 @@ from seglog.wal.wal import durable_after, foreign_mark, is_blank, read_current
 
 __all__ = ["Recovered", "recover"]
 
-_logger = logging.getLogger("seglog.startup.recovery")
+_logger = logger("seglog.startup.recovery")
 
 
 @dataclass(frozen=True, slots=True)
@@ -326,6 +325,6 @@ def _end_active(file: OpenFile, number: int, error: InvalidFrame, size: int, rep
         raise FileCorrupt(file.path, error.offset, f"{error.reason}; the bytes are those of another file") from error
     check_not_cut(file, error, size)
     begin = error.offset if batch is None else batch.open.begin
-    level = logging.DEBUG if is_view else logging.WARNING
-    _logger.log(level, "%s ends at offset %d, where a torn write begins: %s", file.path, begin, error.reason)
+    tell = _logger.debug if is_view else _logger.warning
+    tell("%s ends at offset %d, where a torn write begins: %s", file.path, begin, error.reason)
     file.truncate(begin)

@@ -30,7 +30,6 @@ The original is gone or on another machine. Both have the same id.
 from __future__ import annotations
 
 import os
-import secrets
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -223,7 +222,7 @@ def log_id(files: Files, data: Layout) -> str:
     with _making.exclusive:
         own_id = _known_id(files, data)
         if own_id is None:
-            own_id = secrets.token_hex(16)
+            own_id = os.urandom(16).hex()
             _write(files, _id_path(data), {"format": _FORMAT, "log": own_id})
     return own_id
 

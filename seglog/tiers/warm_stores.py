@@ -12,7 +12,6 @@ WSTORE-3  If a part is missing, cut, or differs from the part that was put, `Fil
 from __future__ import annotations
 
 import errno
-import logging
 import threading
 from collections import OrderedDict
 from collections.abc import Iterator
@@ -21,6 +20,7 @@ from pathlib import Path
 
 from xxhash import xxh3_64_intdigest
 
+from seglog.base.later import logger
 from seglog.errors import (
     FileCorrupt,
     InvalidEntry,
@@ -43,7 +43,7 @@ from seglog.values.layout import Layout, number_in
 
 __all__ = ["StoredPart", "WarmStores", "store_errors"]
 
-_logger = logging.getLogger("seglog.tiers.warm_stores")
+_logger = logger("seglog.tiers.warm_stores")
 _KEPT_BYTES = 32 * 1024 * 1024
 
 

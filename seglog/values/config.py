@@ -32,11 +32,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import field, fields
 from types import MappingProxyType
 from typing import Any, ClassVar, Final, TypeAlias, TypeVar
 
 from seglog.base.arguments import WHOLE_MAX, kind_of, taken
+from seglog.base.values import dataclass
 from seglog.errors import InvalidSetting
 from seglog.values.canonical import record
 

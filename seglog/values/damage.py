@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 
+from seglog.base.values import dataclass
 from seglog.errors import FileCorrupt, WarmStoreFailed
 
 __all__ = ["Checked", "Damage", "Findings", "Report"]

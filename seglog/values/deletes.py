@@ -40,10 +40,11 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from operator import attrgetter
 from typing import Any
 
+from seglog.base.values import dataclass
 from seglog.errors import InvalidArgument, InvalidSetting
 from seglog.process import OwnLock
 from seglog.values.canonical import record, text_or_none, whole, whole_or_none, wholes

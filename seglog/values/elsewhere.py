@@ -18,8 +18,7 @@ No I/O.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from seglog.base.values import dataclass
 from seglog.values.append_key import Key
 from seglog.values.producer import Producer
 

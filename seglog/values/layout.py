@@ -22,11 +22,11 @@ Numbers are zero-padded, so names sort as the numbers do. No I/O.
 
 from __future__ import annotations
 
-import re
-from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
 
+from seglog.base.later import pattern
+from seglog.base.values import dataclass
 from seglog.values.config import SETTINGS_FILE
 
 __all__ = ["SEGMENT_PARTS", "Layout", "WalFolder", "number_in"]
@@ -35,17 +35,17 @@ __all__ = ["SEGMENT_PARTS", "Layout", "WalFolder", "number_in"]
 SEGMENT_PARTS = ("data", "idx", "tags", "data.new", "idx.new")
 
 _NUMBERED = {
-    "snapshot": re.compile(r"snapshot\.([0-9]{16})\.json"),
-    "wal": re.compile(r"wal-([0-9]{16})\.log"),
-    "data": re.compile(r"seg-([0-9]{16})\.data"),
-    "idx": re.compile(r"seg-([0-9]{16})\.idx"),
-    "tags": re.compile(r"seg-([0-9]{16})\.tags"),
-    "data.new": re.compile(r"seg-([0-9]{16})\.data\.new"),
-    "idx.new": re.compile(r"seg-([0-9]{16})\.idx\.new"),
+    "snapshot": pattern(r"snapshot\.([0-9]{16})\.json"),
+    "wal": pattern(r"wal-([0-9]{16})\.log"),
+    "data": pattern(r"seg-([0-9]{16})\.data"),
+    "idx": pattern(r"seg-([0-9]{16})\.idx"),
+    "tags": pattern(r"seg-([0-9]{16})\.tags"),
+    "data.new": pattern(r"seg-([0-9]{16})\.data\.new"),
+    "idx.new": pattern(r"seg-([0-9]{16})\.idx\.new"),
 }
-_SHARD_DIR = re.compile(r"shard-[0-9]{2}")
-_TOPIC_DIR = re.compile(r"[0-9A-F]{8}")
-_DELETED_DIR = re.compile(r"[0-9A-F]{8}\.deleted")
+_SHARD_DIR = pattern(r"shard-[0-9]{2}")
+_TOPIC_DIR = pattern(r"[0-9A-F]{8}")
+_DELETED_DIR = pattern(r"[0-9A-F]{8}\.deleted")
 
 
 def number_in(kind: str, name: str) -> int | None:

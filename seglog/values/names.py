@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 from seglog.base.arguments import TEXT, taken
+from seglog.base.later import pattern
 from seglog.errors import InvalidTopicName
 
 __all__ = ["BRANCH_MARK", "check_topic_name"]
@@ -12,7 +13,7 @@ __all__ = ["BRANCH_MARK", "check_topic_name"]
 BRANCH_MARK = "@"
 
 _NAME = r"[A-Za-z0-9_][A-Za-z0-9._-]{0,127}"
-_TOPIC = re.compile(f"{_NAME}(?:@{_NAME})?", re.ASCII)
+_TOPIC = pattern(f"{_NAME}(?:@{_NAME})?", re.ASCII)
 
 
 def check_topic_name(name: str) -> str:

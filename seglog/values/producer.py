@@ -31,10 +31,10 @@ No I/O.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, NamedTuple, final
 
 from seglog.base.arguments import WHOLE_MAX, kind_of, taken
+from seglog.base.values import dataclass
 from seglog.errors import BatchForgotten, BatchReused, InvalidArgument, ProducerFenced, ProducerGap
 
 __all__ = [

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from typing import Final, NamedTuple
+
+from seglog.base.values import dataclass
 
 __all__ = ["LABEL_MAX_BYTES", "Gap", "Record", "in_groups"]
 

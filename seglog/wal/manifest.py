@@ -60,11 +60,11 @@ Source: topics engine architecture, section 5.
 
 from __future__ import annotations
 
-import secrets
+import os
 from array import array
 from bisect import bisect_left
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import partial
 from itertools import chain, repeat, starmap
 from operator import itemgetter, le
@@ -74,6 +74,7 @@ from typing import Any, NamedTuple
 from xxhash import xxh3_64_hexdigest
 
 from seglog.base.arguments import WHOLE_MAX
+from seglog.base.values import dataclass
 from seglog.errors import FileCorrupt, FormatUnsupported, SeglogError
 from seglog.files.port import NO_DESCRIPTOR, Files, OpenFile, replace_atomically
 from seglog.segments.segment import SegmentInfo
@@ -296,7 +297,7 @@ def decode_manifest(raw: bytes, path: Path) -> LogManifest:
 
 def new_mark_secret() -> int:
     """Draw the secret of a log's sync marks (MANIFEST-11)."""
-    return secrets.randbelow(2**64 - 1) + 1
+    return int.from_bytes(os.urandom(8), "little") or 1
 
 
 def numbers(files: Files, layout: Layout) -> list[int]:

@@ -29,12 +29,12 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator
-from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
 from xxhash import xxh3_64_intdigest
 
+from seglog.base.values import dataclass
 from seglog.errors import FileCorrupt, FormatUnsupported, InvalidFrame
 from seglog.files.port import OpenFile
 from seglog.format.arrays import NDArray, dtypes, np

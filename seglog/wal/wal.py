@@ -56,7 +56,6 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import logging
 import os
 from bisect import bisect_left
 from collections.abc import Sequence
@@ -65,6 +64,7 @@ from typing import Any, NamedTuple
 
 from xxhash import xxh3_64_intdigest
 
+from seglog.base.later import logger
 from seglog.base.ownership import Owned
 from seglog.errors import DiskFull, FileCorrupt, InvalidFrame, OffsetOverflow, TooManyOpenFiles
 from seglog.files.port import NO_DESCRIPTOR, Files, OpenFile, replace_atomically
@@ -163,7 +163,7 @@ def _offset_of(piece: _Sum) -> int:
     return piece.offset
 
 
-_logger = logging.getLogger("seglog.wal.wal")
+_logger = logger("seglog.wal.wal")
 
 NO_SPACE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 SYNC_MARK_BYTES = MIN_FRAME_BYTES

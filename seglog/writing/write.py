@@ -6,10 +6,10 @@ Each function returns when its change is visible and durable. All functions rais
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable
 from dataclasses import replace
 
+from seglog.base.later import logger
 from seglog.engine.engine import Engine, change
 from seglog.engine.entries import (
     ConfigEntry,
@@ -58,7 +58,7 @@ __all__ = [
     "truncate",
 ]
 
-_logger = logging.getLogger("seglog.writing.write")
+_logger = logger("seglog.writing.write")
 
 # This many selective deletes ask for a checkpoint, which puts them into the flags. Until then readers keep an entry for
 # each of their tags and ranges.

@@ -10,13 +10,13 @@ from __future__ import annotations
 import os
 import random
 import signal
-import socket
 import sys
 import termios
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import offload
+import offload.context
 import seglog
 from offload.cli.execution import Bar
 from offload.main import main
@@ -117,7 +117,7 @@ def _pretend() -> None:
     """Let the clock stand still, the random bytes come from a seed, and the machine have a name for tests."""
     os.urandom = random.Random(7).randbytes  # type: ignore[assignment]
     SystemClock.now_ms = lambda _: _NOW_MS  # type: ignore[method-assign]
-    socket.gethostname = lambda: "machine"
+    offload.context.host_name = lambda: "machine"
 
 
 if __name__ == "__main__":

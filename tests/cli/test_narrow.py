@@ -37,7 +37,7 @@ _FULL_TIME = re.compile(r"\d{4}-\d\d-\d\dT")
 
 @pytest.fixture
 def filled(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
-    monkeypatch.setattr("socket.gethostname", lambda: "ip-10-20-30-40.eu-central-1.compute.internal")
+    monkeypatch.setattr("offload.context.host_name", lambda: "ip-10-20-30-40.eu-central-1.compute.internal")
     assert run("init", "--remote", (tmp_path / "remote").as_uri()).code == 0
     for number in range(12):
         assert run("append", _TOPIC, stdin=b"GET /\n" * 1000).code == 0

@@ -88,7 +88,7 @@ def _told(name: str, thing: Any) -> Iterator[str]:
         return
     bases = ", ".join(each.__name__ for each in thing.__mro__[1:-1])
     is_made_by_us = issubclass(thing, (BaseException, Enum)) or getattr(thing, "_is_protocol", False)
-    made = "" if is_made_by_us else _signature(vars(thing).get("__init__"))
+    made = "" if is_made_by_us or "__init__" not in vars(thing) else _signature(thing.__init__)  # compiled by this look
     yield f"name {name}: class{made}{bases and f' of {bases}'}"
     if not issubclass(thing, BaseException):
         yield from _members(name, thing)

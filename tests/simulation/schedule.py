@@ -247,7 +247,7 @@ class Schedule:
             stack.enter_context(databases_from(lambda path: self.databases[path.parent]))
             # A record may be larger than a block of the simulation, but none is.
             stack.enter_context(mock.patch(Limit.RECORD_OVERHEAD_BYTES.value, 0))
-            stack.enter_context(mock.patch("socket.gethostname", return_value="simulated"))
+            stack.enter_context(mock.patch("offload.context.host_name", return_value="simulated"))
             for name, module in sorted(sys.modules.items()):
                 if not name.startswith(("catalog.", "offload.")):
                     continue

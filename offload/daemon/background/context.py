@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from offload.daemon.background.topic_work import TopicWorks
 from offload.daemon.events import Events
@@ -13,6 +12,7 @@ from offload.daemon.stopping import StopEvent
 from offload.daemon.threads import Threads
 from offload.settings import CatalogSettings, OffloadSettings, ServeSettings, Settings, TenantSettings
 from seglog import Log
+from seglog.base.values import dataclass
 
 __all__ = ["LiveSettings", "TaskContext"]
 

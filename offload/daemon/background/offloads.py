@@ -19,7 +19,7 @@ import asyncio
 import logging
 import threading
 from collections.abc import Collection
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from offload.archive import Archive
 from offload.daemon.background.context import TaskContext
@@ -29,6 +29,7 @@ from offload.daemon.background.triggers import Backlog, Due, Policy, due, next_d
 from offload.daemon.threads import in_threads
 from offload.errors import Stopping
 from seglog import Log, NoSuchTopic, Topic
+from seglog.base.values import dataclass
 
 __all__ = ["Offloads", "Rest", "Rests", "Seals"]
 

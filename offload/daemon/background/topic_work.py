@@ -5,13 +5,13 @@ from __future__ import annotations
 import logging
 import random
 from collections.abc import Callable, Collection, Iterable
-from dataclasses import dataclass
 
 from catalog.errors import Diverged
 from offload.backoff import Backoff
 from offload.daemon.background.triggers import is_over
 from offload.errors import OtherRemote
 from offload.settings import OffloadSettings
+from seglog.base.values import dataclass
 
 __all__ = ["TopicWork", "TopicWorks"]
 

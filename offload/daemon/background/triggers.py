@@ -19,10 +19,11 @@ Source: PIP-17 ("Triggering an offload").
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from offload.settings import OffloadSettings, bound_of, trigger_overrides
 from seglog import SegmentInfo
+from seglog.base.values import dataclass
 
 __all__ = ["Backlog", "Due", "Policy", "due", "is_over", "next_due_ms", "policy_of"]
 

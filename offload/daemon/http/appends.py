@@ -27,7 +27,7 @@ import functools
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import ExitStack, nullcontext, suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, TypeVar
 
 from starlette.datastructures import Headers
@@ -61,6 +61,7 @@ from offload.operations.lines import Batch
 from offload.rights import Role
 from seglog import DURABILITIES, AppendsHeld, HeadMoved, ProducerBatch, RecordTooLarge, SeglogError
 from seglog.base.arguments import WHOLE_MAX
+from seglog.base.values import dataclass
 from seglog.client.bodies import LINES_TYPE, VALUES_TYPE
 from seglog.format.lines import total_bytes
 from seglog.values.producer import ID_MAX_BYTES

@@ -21,7 +21,7 @@ from __future__ import annotations
 import io
 import struct
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import NamedTuple, Protocol
 
 from offload.daemon.http.parameters import yes
@@ -29,6 +29,7 @@ from offload.errors import InvalidInput, InvalidOption, Refused, TooManyRecords
 from offload.operations.lines import Batch, json_batches
 from offload.settings import RECORD_ROOM_BYTES
 from seglog import RecordTooLarge
+from seglog.base.values import dataclass
 from seglog.client.bodies import LINES_TYPE, VALUES_TYPE
 from seglog.format.lines import Lines, longest_bytes
 

@@ -28,7 +28,6 @@ import json
 import re
 from collections.abc import AsyncGenerator, Iterable, Iterator
 from contextlib import aclosing
-from dataclasses import dataclass
 from typing import Any
 
 from offload.daemon.feeds import Page, read_page
@@ -40,6 +39,7 @@ from offload.daemon.threads import in_threads
 from offload.errors import InvalidOption, Stopping
 from seglog import LogClosed, Record, Topic, Truncated
 from seglog.base.arguments import WHOLE_MAX
+from seglog.base.values import dataclass
 from seglog.reading.follow import Follower
 
 __all__ = ["EventId", "follow"]

@@ -10,12 +10,13 @@ function says all (offload.operations.command).
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Final
 
 from starlette.routing import Route
 
 from offload.rights import Role
+from seglog.base.values import dataclass
 
 __all__ = [
     "BYTES",

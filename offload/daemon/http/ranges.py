@@ -19,7 +19,7 @@ from offload.errors import Refused
 from offload.operations.lines import to_json
 from offload.replica_topic import ReplicaTopic
 from seglog import Evicted, Gap, Record, Topic, arrow_schema
-from seglog.format.arrays import Later
+from seglog.base.later import Later
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -11,7 +11,6 @@ The client's `Accept` chooses the form (RFC 9110, section 12.5.1):
 from __future__ import annotations
 
 import importlib.util
-from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
@@ -22,6 +21,7 @@ from offload.daemon.http.parameters import query_of, whole, yes
 from offload.errors import InvalidOption, Refused
 from seglog import Record
 from seglog.base.arguments import WHOLE_MAX
+from seglog.base.values import dataclass
 
 __all__ = ["READ_PARAMETERS", "READ_QUERY", "Choice", "Form", "RangeQuery", "form_of"]
 

@@ -29,7 +29,7 @@ import hashlib
 import json
 import logging
 from collections.abc import AsyncGenerator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from importlib.metadata import version
 from urllib.parse import quote
 
@@ -52,6 +52,7 @@ from offload.errors import InvalidOption, Stopping
 from offload.replica_topic import ReplicaTopic
 from offload.rights import Role
 from seglog import Gap, NoSuchTopic, Record, SeglogError, SeqOutOfRange, Topic, Truncated
+from seglog.base.values import dataclass
 
 __all__ = ["HEAD", "READ", "RECORD", "read_routes"]
 

@@ -19,12 +19,13 @@ No I/O.
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, fields
 from enum import Enum
 
 from offload.daemon.streams.errors import StreamExists, StreamRefused
 from offload.daemon.streams.messages import base_type
 from offload.daemon.streams.requests import Create, Fork, expires_ms
+from seglog.base.values import dataclass
 
 __all__ = ["Entry", "State", "UnreadableEntry", "check_same", "decode_entry", "encode_entry"]
 

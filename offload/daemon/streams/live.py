@@ -26,7 +26,6 @@ import asyncio
 from collections import OrderedDict
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass
 from typing import Final
 from weakref import WeakValueDictionary
 
@@ -36,6 +35,7 @@ from offload.daemon.streams.errors import InvalidStreamRequest, NoSuchStream, Of
 from offload.daemon.streams.requests import BEGINNING, NOW, offset_text, parsed_offset
 from offload.daemon.threads import in_threads
 from seglog import NoSuchTopic, SeqOutOfRange, Topic, TopicExists, Truncated
+from seglog.base.values import dataclass
 
 __all__ = ["NO_MARK", "WHOLE_BATCH", "Kept", "Live", "Mark", "mark_of"]
 

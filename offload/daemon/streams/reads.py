@@ -10,12 +10,12 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import suppress
-from dataclasses import dataclass
 
 from offload.daemon.service import Service
 from offload.daemon.streams.live import NO_MARK, Live, mark_of
 from offload.daemon.threads import in_threads
 from seglog import LogClosed, NoSuchTopic, SeqOutOfRange, Topic, Truncated
+from seglog.base.values import dataclass
 
 __all__ = ["Piece", "is_news", "next_piece", "read_piece"]
 

@@ -25,7 +25,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from enum import Enum
 from typing import Final
@@ -33,6 +32,7 @@ from urllib.parse import quote, unquote_to_bytes
 
 from offload.daemon.streams.errors import InvalidStreamPath, InvalidStreamRequest
 from offload.errors import Refused
+from seglog.base.values import dataclass
 
 __all__ = [
     "BEGINNING",

@@ -23,7 +23,6 @@ import os
 import pickle
 import socket
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import Annotated, Any
 
@@ -42,6 +41,7 @@ from offload.write.readback import check_segment
 from offload.write.segment_upload import UploadJob, delete_segment, remote_frames, upload_segment
 from seglog.base.arguments import WHOLE_MAX, Within, checked
 from seglog.base.errors import Conflict
+from seglog.base.values import dataclass
 from seglog.files.clock import SystemClock
 
 __all__ = ["CompactResult", "LiveWriter", "MergedRange", "compact"]

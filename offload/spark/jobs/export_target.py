@@ -22,7 +22,7 @@ import json
 import os
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, Protocol
 
 from catalog.errors import InvalidRemote
@@ -32,6 +32,7 @@ from catalog.objects.settled_writes import put_once
 from offload.errors import InvalidOption
 from offload.spark.pin import PinnedTopic
 from offload.spark.stores import open_remote
+from seglog.base.values import dataclass
 
 if TYPE_CHECKING:
     from pyarrow.fs import FileSystem

@@ -23,7 +23,7 @@ import hashlib
 import pickle
 import socket
 from contextlib import closing
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -38,6 +38,7 @@ from offload.spark.jobs.topics import AtLeastOne
 from offload.spark.stores import open_remote, store_of
 from offload.worker.channel import CarriedError
 from seglog.base.arguments import checked
+from seglog.base.values import dataclass
 from seglog.files.clock import SystemClock
 
 __all__ = ["GcPlanResult", "PlannedKind", "plan_gc"]

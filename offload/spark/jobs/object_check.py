@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from functools import partial
 from typing import Any
 
@@ -35,6 +35,7 @@ from offload.spark.stores import reader_of, store_of
 from offload.write.readback import check_data, check_index
 from seglog.base.arguments import checked
 from seglog.base.errors import Corrupt
+from seglog.base.values import dataclass
 
 __all__ = ["CheckedObject", "Condition", "VerifyResult", "verify"]
 

@@ -21,7 +21,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import ExitStack, closing
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import date, timedelta
 from functools import partial
 from itertools import pairwise
@@ -39,6 +39,7 @@ from offload.spark.pin import PinnedTopic
 from offload.spark.plan import Plan, Query
 from offload.spark.task import Task
 from seglog.base.arguments import checked
+from seglog.base.values import dataclass
 
 if TYPE_CHECKING:
     import pyarrow as pa

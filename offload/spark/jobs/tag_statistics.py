@@ -9,7 +9,7 @@ STAT-2  A run with a state counts the topics whose version is not on record. The
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from typing import Any
 
 from offload.moment import Moment
@@ -19,6 +19,7 @@ from offload.spark.options import ReadOptions
 from offload.spark.pin import PinnedTopic
 from offload.spark.registration import register
 from seglog.base.arguments import checked
+from seglog.base.values import dataclass
 
 __all__ = ["StatisticsResult", "TagStatistics", "statistics"]
 

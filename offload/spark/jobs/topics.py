@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
-from dataclasses import dataclass
 from typing import Annotated, TypeAlias
 
 from catalog.snapshot import Snapshot
@@ -16,6 +15,7 @@ from offload.spark.options import ReadOptions, parse_options
 from offload.spark.pin import Pin, PinnedTopic
 from offload.spark.plan import Remote
 from seglog.base.arguments import WHOLE_MAX, Within
+from seglog.base.values import dataclass
 
 __all__ = ["AtLeastOne", "DryRun", "PinnedRemote", "TopicToRead", "dry_run_of", "job_options", "pinned"]
 
