@@ -97,7 +97,7 @@ def _producers(options: Options) -> list[Row]:
         topic.seal()  # else the figure has the records of the write-ahead log, too
         held = _allocated() - before
         tracemalloc.stop()
-        if topic.producer("producer-00000000") is None:
+        if topic.inner.known_producer("producer-00000000") is None:
             raise RuntimeError("the topic has forgotten a producer: the figure would be wrong")
     shutil.rmtree(place)
     return [alone(f"memory, {producers:,} producers", "bytes/producer", held / producers, at_most=_PRODUCER_AIM)]

@@ -4,7 +4,7 @@
     batches     `Topic.read_batches`
     lines       `Topic.read_arrays`, and the values as the lines that `seglog read` writes
     arrow       `Topic.read_arrow`
-    frames      `Topic.frame_batches`, which offloading and checkpoints use
+    frames      `Topic.inner.frame_batches`, which offloading and checkpoints use
 
 The yardstick is `cat` of the same .data files to /dev/null: the cost of moving the bytes without a look at them. The
 files are in the page cache for both.
@@ -65,7 +65,7 @@ def _reads(options: Options, size_bytes: int) -> list[Row]:
             "batches": lambda: sum(map(len, topic.read_batches())),
             "lines": lambda: sum(len(found) for found in topic.read_arrays() if found.lines()),
             "arrow": lambda: sum(map(len, topic.read_arrow())),
-            "frames": lambda: sum(map(len, topic.frame_batches(1, count))),
+            "frames": lambda: sum(map(len, topic.inner.frame_batches(1, count))),
         }
         subjects = {way: partial(figures, work) for way, work in ways.items()}
         subjects["cat"] = partial(figures, partial(_cat, files, count))

@@ -14,12 +14,12 @@ Appends and hot reads make no call here, so a slow or dead store touches neither
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from dataclasses import replace
 from operator import attrgetter
 from types import TracebackType
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, TypeVar, Unpack
 
 from catalog.errors import NoSuchObject
 from catalog.format import keys
@@ -43,8 +43,8 @@ from seglog.files.clock import Clock, SystemClock
 from seglog.format.frame import LABEL_MAX_BYTES, MIN_FRAME_BYTES
 from seglog.process import closing_after
 from seglog.values.config import SETTINGS_FILE
-from seglog.values.deletes import DeleteWhere
-from seglog.values.seq_set import SeqSet, seq_set
+from seglog.values.deletes import where_of
+from seglog.values.protocols import DeleteArguments
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -84,6 +84,13 @@ class Archive(Owned):
         context.log.topic_defaults = replace(context.log.topic_defaults, keep_history=True)
         # Last: an archive that was not made leaves the log as it is.
         context.log.attach_cold(ColdTier(self._parts))
+
+    def __repr__(self) -> str:
+        if is_foreign(self):
+            return "<Archive of another process>"
+        log = self._context.log
+        state = "closed" if self._is_closed else f"topics: {len(log.topics())}"
+        return f"<Archive of {log.path}: {state}, remote {self.url}>"
 
     @part
     def branches(self) -> BranchService:
@@ -247,25 +254,15 @@ class Archive(Owned):
         return self._parts.takeover.topic(name)
 
     @checked
-    def delete(
-        self,
-        name: str,
-        *,
-        before: int | None = None,
-        tag: str | None = None,
-        start: int | None = None,
-        end: int | None = None,
-        seqs: SeqSet | Iterable[int] | None = None,
-        epoch: int | None = None,
-        message: str = "",
-    ) -> Removed:
+    def delete(self, name: str, *, message: str = "", **conditions: Unpack[DeleteArguments]) -> Removed:
         """Delete the records that meet each given condition. Readers stop seeing them at once.
 
             archive.delete("orders", start=4711, end=9200)     cut out a range; both ends are deleted
             archive.delete("orders", tag="web*")               all records with a tag that begins with web
 
-        `before` is exclusive. `seqs` names single records, and `epoch` the epoch in which they were looked up. Once
-        every record appended before the delete is offloaded, the delete becomes a commit of its own. The state before
+        `before` is exclusive. Times and `grep` are as in `Topic.delete`. `seqs` names single records, and `epoch` the
+        epoch in which they were looked up. Once every record appended before the delete is offloaded, the delete
+        becomes a commit of its own. The state before
         that commit can be restored.
 
         The delete holds as soon as it is in the log. If the remote cannot be reached now, the call still succeeds, and
@@ -273,7 +270,12 @@ class Archive(Owned):
 
         Raises what `Topic.delete` raises.
         """
-        return self._parts.writer.delete(name, DeleteWhere(before, tag, start, end, seq_set(seqs), epoch), message)
+        log = self._context.log
+        epoch = log.topic(name).epoch if log.has_topic(name) else None
+        where = where_of(
+            conditions, epoch, lambda ts_ms: self.previews.seq_at(name, ts_ms), lambda *seqs: self.read(name, *seqs)
+        )
+        return self._parts.writer.delete(name, where, message)
 
     @checked
     def evict(self, name: str, before: int, *, message: str = "") -> Removed:
@@ -382,6 +384,9 @@ class ColdTier:
 
     def __init__(self, parts: ArchiveParts) -> None:
         self._parts = parts
+
+    def __repr__(self) -> str:
+        return f"remote {self._parts.context.store.url}"
 
     def read(self, topic: str, first: int, last: int) -> Iterator[Record]:
         return self._items(

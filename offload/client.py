@@ -89,8 +89,7 @@ class DaemonClient:
         from seglog.client.answers import receipt_of
 
         with self._answer(request) as answer:
-            receipt = receipt_of(request, answer.whole())
-            return Appended(receipt.seqs, receipt.duplicate)
+            return receipt_of(request, answer.whole()).result
 
     @contextmanager
     def _answer(self, request: Request) -> Generator[Stream]:

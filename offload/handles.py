@@ -108,7 +108,7 @@ class Handles:
         """Return whether the handle belongs to the topic that the log has under its name. Makes no request."""
         if handle.epoch == 0 or not self._log.has_topic(handle.name):
             return False
-        return self._log.topic(handle.name).topic_id == handle.topic_id
+        return self._log.topic(handle.name).inner.topic_id == handle.topic_id
 
     def follow(self, name: str) -> Handle:
         """Return the handle on record, or else a new handle of a replica, at the newest commit.
@@ -268,7 +268,7 @@ class Handles:
     def common_seq(self, handle: Handle) -> int:
         """Return the last seq of the volume, as known here, that no truncation here has removed since."""
         if handle.is_collected and self._log.has_topic(handle.name):
-            return self._log.topic(handle.name).hot_floor - 1  # its volume is on record as collected (HANDLE-5)
+            return self._log.topic(handle.name).inner.hot_floor - 1  # its volume is on record as collected (HANDLE-5)
         waiting = self.waiting_truncations(handle)
         return waiting[-1].seq - 1 if waiting else self.tip(handle).bounds.head_seq
 
@@ -277,7 +277,7 @@ class Handles:
         if handle.is_collected or not self.is_writer(handle):
             return ()
         head_seq = self.tip(handle).bounds.head_seq
-        return tuple(op for op in self._log.topic(handle.name).truncate_ops() if op.seq <= head_seq)
+        return tuple(op for op in self._log.topic(handle.name).inner.truncate_ops() if op.seq <= head_seq)
 
     def _join(self, name: str) -> Handle:
         topic, branch = split_name(name)
@@ -291,7 +291,7 @@ class Handles:
         snapshot = self._volumes.snapshot(vid)
         if snapshot.bounds.head_seq + 1 != self._log.topic(name).first_seq:
             raise Diverged(name, str(vid), snapshot.lsn)
-        epoch, topic_id = 0 if snapshot.lsn else 1, self._log.topic(name).topic_id
+        epoch, topic_id = 0 if snapshot.lsn else 1, self._log.topic(name).inner.topic_id
         return Handle(name, vid, snapshot.lsn, epoch=epoch, config=snapshot.config, topic_id=topic_id)
 
     def check_fits(self, handle: Handle) -> None:

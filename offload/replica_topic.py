@@ -24,6 +24,11 @@ class ReplicaTopic:
         self._snapshot: Snapshot = archive.history.snapshot(name)
 
     @property
+    def inner(self) -> ReplicaTopic:
+        """Return the replica, which has the `hot_floor` of `Topic.inner`."""
+        return self
+
+    @property
     def earliest_seq(self) -> int:
         """Return a lower bound: the first live record has this seq or a higher one."""
         return max(self._snapshot.bounds.first_seq, self._snapshot.before_seq)

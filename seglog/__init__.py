@@ -21,6 +21,7 @@ TYPE_CHECKING = False
 """True for a type checker, as in `typing`, whose import takes longer than that of this module."""
 
 if TYPE_CHECKING:
+    from seglog import errors
     from seglog.client.client import connect
     from seglog.errors import (
         AppendsHeld,
@@ -107,6 +108,25 @@ if TYPE_CHECKING:
     from seglog.values.deletes import DeleteOp, TruncateOp
     from seglog.values.elsewhere import Elsewhere
     from seglog.values.producer import Appended, Producer, ProducerBatch
+    from seglog.values.protocols import (
+        AnyArchive,
+        AnyAsyncLog,
+        AnyAsyncTopic,
+        AnyBranch,
+        AnyBranches,
+        AnyLog,
+        AnyOffloaded,
+        AnyRestored,
+        AnyTopic,
+        AppendArguments,
+        Bounds,
+        DeleteArguments,
+        FollowArguments,
+        LogAppendArguments,
+        ReadArguments,
+        Removed,
+        Selection,
+    )
     from seglog.values.record import Gap, Record
     from seglog.values.seq_set import SeqSet
 
@@ -114,11 +134,22 @@ __all__ = [
     "DISCARDS",
     "DURABILITIES",
     "SETTINGS_FILE",
+    "AnyArchive",
+    "AnyAsyncLog",
+    "AnyAsyncTopic",
+    "AnyBranch",
+    "AnyBranches",
+    "AnyLog",
+    "AnyOffloaded",
+    "AnyRestored",
+    "AnyTopic",
+    "AppendArguments",
     "AppendUnknown",
     "Appended",
     "AppendsHeld",
     "BatchForgotten",
     "BatchReused",
+    "Bounds",
     "CalledWithin",
     "Checked",
     "Clock",
@@ -131,6 +162,7 @@ __all__ = [
     "DaemonError",
     "DaemonGone",
     "Damage",
+    "DeleteArguments",
     "DeleteOp",
     "DirectoryInUse",
     "DirectoryNotReadable",
@@ -140,6 +172,7 @@ __all__ = [
     "Evicted",
     "FileCorrupt",
     "Files",
+    "FollowArguments",
     "FormatUnsupported",
     "Gap",
     "HeadMoved",
@@ -155,6 +188,7 @@ __all__ = [
     "JournalClosed",
     "KeyReused",
     "Log",
+    "LogAppendArguments",
     "LogClosed",
     "LogSettings",
     "Missing",
@@ -174,10 +208,12 @@ __all__ = [
     "ProducerBatch",
     "ProducerFenced",
     "ProducerGap",
+    "ReadArguments",
     "ReadOnly",
     "Record",
     "RecordArrays",
     "RecordTooLarge",
+    "Removed",
     "Report",
     "Retention",
     "SameFile",
@@ -185,6 +221,7 @@ __all__ = [
     "SeglogError",
     "SegmentCut",
     "SegmentInfo",
+    "Selection",
     "SeqOutOfRange",
     "SeqSet",
     "SystemClock",
@@ -208,6 +245,7 @@ __all__ = [
     "arrow_schema",
     "connect",
     "default_toml",
+    "errors",
     "load_settings",
     "open",
     "read_sections",
@@ -249,6 +287,23 @@ _HOMES = {
     "Appended": "seglog.values.producer",
     "Producer": "seglog.values.producer",
     "ProducerBatch": "seglog.values.producer",
+    "AnyArchive": "seglog.values.protocols",
+    "AnyAsyncLog": "seglog.values.protocols",
+    "AnyAsyncTopic": "seglog.values.protocols",
+    "AnyBranch": "seglog.values.protocols",
+    "AnyBranches": "seglog.values.protocols",
+    "AnyLog": "seglog.values.protocols",
+    "AnyOffloaded": "seglog.values.protocols",
+    "AnyRestored": "seglog.values.protocols",
+    "AnyTopic": "seglog.values.protocols",
+    "AppendArguments": "seglog.values.protocols",
+    "Bounds": "seglog.values.protocols",
+    "DeleteArguments": "seglog.values.protocols",
+    "FollowArguments": "seglog.values.protocols",
+    "LogAppendArguments": "seglog.values.protocols",
+    "ReadArguments": "seglog.values.protocols",
+    "Removed": "seglog.values.protocols",
+    "Selection": "seglog.values.protocols",
     "Gap": "seglog.values.record",
     "Record": "seglog.values.record",
     "SeqSet": "seglog.values.seq_set",
@@ -268,7 +323,8 @@ if not TYPE_CHECKING:
             raise AttributeError(f"module 'seglog' has no attribute {name!r}")
         from importlib import import_module
 
-        attribute = getattr(import_module(_HOMES.get(name, "seglog.errors")), name)
+        home = import_module(_HOMES.get(name, "seglog.errors"))
+        attribute = home if name == "errors" else getattr(home, name)
         globals()[name] = attribute
         return attribute
 

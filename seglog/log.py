@@ -163,6 +163,16 @@ class Log(Owned):
         with closing_after(error):
             self.close()
 
+    def __repr__(self) -> str:
+        if is_foreign(self):
+            return "<Log of another process>"
+        engine = self._engine
+        if engine.is_closed:
+            return f"<Log of {self.path}: closed>"
+        traits = [f"topics: {len(engine.topics)}"]
+        traits += ["read-only"] * engine.is_read_only + [str(engine.cold)] * (engine.cold is not None)
+        return f"<Log of {self.path}: {', '.join(traits)}>"
+
     @property
     def path(self) -> Path:
         return self._engine.layout.root
@@ -297,8 +307,8 @@ class Log(Owned):
         The name is free after that. A later topic of that name has a new id and a higher epoch. Raise `NoSuchTopic`.
 
         For a topic with `keep_history`, raise `HistoryKept` unless the caller gives a `position`. The caller has then
-        secured the topic's history, and gives the position that the topic had at that time (`Topic.position`). If the
-        topic has another position now, raise `ConcurrentModification` with nothing done.
+        secured the topic's history, and gives the position that the topic had at that time (`Topic.inner.position`).
+        If the topic has another position now, raise `ConcurrentModification` with nothing done.
         """
         write.delete_topic(self._engine, name, position)
 

@@ -19,7 +19,7 @@ from typing import Any
 
 from tests.trees import tree
 
-__all__ = ["Row", "calls_of", "contents", "refused", "wrong_values"]
+__all__ = ["Row", "calls_of", "contents", "refused", "signature_of", "wrong_values"]
 
 NAIVE = dt.datetime(2026, 1, 2, 3, 4, 5)  # noqa: DTZ001 - a naive one is what is tried
 
@@ -120,8 +120,23 @@ def _methods(name: str, kind: type) -> Iterator[tuple[str, frozenset[str]]]:
 
 
 def _arguments(call: Callable[..., object]) -> frozenset[str]:
-    parameters = list(inspect.signature(call).parameters)
+    parameters = list(signature_of(call).parameters)
     return frozenset(parameters[1:] if parameters[:1] in (["self"], ["cls"]) else parameters)
+
+
+def signature_of(call: Callable[..., object]) -> inspect.Signature:
+    """Return the signature, with the names of `**x: Unpack[Arguments]` as arguments of their own."""
+    plain = inspect.unwrap(call)
+    signature, parameters = inspect.signature(call), []
+    for each in signature.parameters.values():
+        if not str(each.annotation).startswith("Unpack["):
+            parameters.append(each)
+            continue
+        arguments = plain.__globals__[str(each.annotation)[len("Unpack[") : -1]]
+        for name, hint in arguments.__annotations__.items():
+            text = getattr(hint, "__forward_arg__", hint)
+            parameters.append(inspect.Parameter(name, each.KEYWORD_ONLY, default=..., annotation=text))
+    return signature.replace(parameters=parameters)
 
 
 def contents(root: Path) -> dict[str, bytes]:

@@ -75,8 +75,8 @@ class Page:
 def read_page(topic: Topic, follower: Follower) -> Page | None:
     """Return the next records of a follower, or None if the topic is in another epoch by now. Blocks.
 
-    After None, the follower is of no more use: `Topic.changed_since` tells where to continue. Raises the errors of
-    a read.
+    After None, the follower is of no more use: `Topic.inner.changed_since` tells where to continue. Raises the errors
+    of a read.
     """
     first, items, size_bytes = follower.seq, list[Record | Gap](), 0
     for item in follower.new_items():
@@ -84,7 +84,7 @@ def read_page(topic: Topic, follower: Follower) -> Page | None:
         size_bytes += len(item.value) if isinstance(item, Record) else 0
         if len(items) == _PAGE_RECORDS or size_bytes >= _PAGE_BYTES:
             break
-    if topic.position[0] != follower.epoch:
+    if topic.inner.position[0] != follower.epoch:
         return None
     lines = tuple(f"{to_json(item)}\n".encode() for item in items)
     return Page(follower.epoch, first, follower.seq, tuple(items), lines)
@@ -217,14 +217,14 @@ class _Feed:
     def _look(self) -> Page | None:
         """Return the news, or None once the topic has the feed's waiter. Blocks. Any error ends the feed (FEED-4)."""
         if self._follower is None:
-            follower = self._topic.follower(self.seq, gaps=True)
+            follower = self._topic.inner.follower(self.seq, gaps=True)
             if follower.epoch != self.key[1]:
                 raise _FeedEnded
             self._follower = follower
         if not self._follower.poll(self.wake):
             return None
         # Records below the hot floor are for the threads of cold reads (HTTP-2).
-        page = None if self._follower.seq < self._topic.hot_floor else read_page(self._topic, self._follower)
+        page = None if self._follower.seq < self._topic.inner.hot_floor else read_page(self._topic, self._follower)
         if page is None:
             raise _FeedEnded
         return page

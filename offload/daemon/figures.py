@@ -180,15 +180,15 @@ class DirectoryFigures:
         topic, status = self.log.topic(name), None if self.archive is None else self.archive.status
         offloaded_seq = topic.head_seq if status is None else status.offloaded_seq_here(name)
         is_known, above_seq = offloaded_seq is not None, offloaded_seq or 0
-        waiting = [segment for segment in topic.segments() if segment.sealed and segment.last_seq > above_seq]
+        waiting = [segment for segment in topic.inner.segments() if segment.sealed and segment.last_seq > above_seq]
         lag_ms = self.now_ms() - waiting[0].min_ts_ms if waiting else 0
         return TopicFigures(
             topic=name,
             earliest_seq=topic.earliest_seq,
             head_seq=topic.head_seq,
-            hot_bytes=topic.bytes_hot,
-            forgotten_producers=topic.forgotten_producers,
-            keys=topic.known_keys,
+            hot_bytes=topic.inner.bytes_hot,
+            forgotten_producers=topic.inner.forgotten_producers,
+            keys=topic.inner.known_keys,
             lag_bytes=sum(segment.data_bytes for segment in waiting) if is_known else None,
             lag_s=max(0, lag_ms) / 1000 if is_known else None,
             is_paused=status is not None and status.is_paused(name),

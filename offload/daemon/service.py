@@ -224,7 +224,7 @@ class Service:
 
     def read_threads(self, topic: Topic | ReplicaTopic, first: int) -> ThreadPoolExecutor:
         """Return the threads for a read from seq `first` on: cold ones below the hot floor, else hot ones (HTTP-2)."""
-        return self.cold_reads if first < topic.hot_floor else self.hot_reads
+        return self.cold_reads if first < topic.inner.hot_floor else self.hot_reads
 
     async def incarnation(self, name: str) -> str | None:
         """Return the incarnation of a topic (`Topic.incarnation`); None if there is no such topic, or the disk fails.

@@ -132,6 +132,8 @@ COMMANDS = {
             ListedParameter('tag', 'str', 'Only records with this tag; TEXT* means all tags that begin with TEXT.', ('--tag',)),
             ListedParameter('grep', 'str', 'Only records with bytes that this regular expression matches.', ('--grep',), metavar='PATTERN'),
             ListedParameter('fixed', 'bool', 'With --grep: PATTERN is plain text.', ('-F', '--fixed'), default=False),
+            ListedParameter('seqs', 'str', 'Only these seqs, such as 17,4711-4720.', ('--seqs',), metavar='SEQS'),
+            ListedParameter('epoch', 'int', 'The epoch that the seqs are of. Else, delete nothing.', ('--epoch',)),
             ListedParameter('preview', 'str', 'The `preview` of a dry run: delete just its records, or none.', ('--preview',), metavar='PREVIEW'),
             ListedParameter('message', 'str', 'Why. The commit or the oplog keeps it.', ('-m', '--message'), default=''),
             ListedParameter('dry_run', 'bool', 'Show what would go, and change nothing.', ('--dry-run',), default=False),

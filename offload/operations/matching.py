@@ -20,6 +20,7 @@ from offload.operations.command import About, Directory
 from offload.operations.printing import time_ms
 from seglog import Record
 from seglog.base.values import dataclass
+from seglog.values.record import tag_fits
 
 __all__ = ["Fixed", "Match", "Pattern", "Since", "Tag", "Until", "conditions", "match_of", "pattern_of"]
 
@@ -52,15 +53,9 @@ class Match:
         """Return whether a record matches. The caller stops at `until_ms`."""
         if self.since_ms is not None and record.ts_ms < self.since_ms:
             return False
-        if self.tag is not None and not self._has_tag(record.tag):
+        if self.tag is not None and not tag_fits(record.tag, self.tag):
             return False
         return self.has_pattern is None or bool(self.has_pattern(record.value))
-
-    def _has_tag(self, tag: str | None) -> bool:
-        assert self.tag is not None  # noqa: S101 - the caller asked
-        if tag is None:
-            return False
-        return tag.startswith(self.tag[:-1]) if self.tag.endswith("*") else tag == self.tag
 
 
 def conditions(

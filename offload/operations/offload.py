@@ -69,8 +69,8 @@ def seal(log: Log, topic: TopicName) -> Sealed:
     """Seal the newest segment. Then all records so far can be offloaded."""
     handle = log.get_topic(topic)
     handle.seal()
-    segments = [segment for segment in handle.segments() if segment.sealed]
-    return Sealed(topic, handle.sealed_seq, len(segments))
+    segments = [segment for segment in handle.inner.segments() if segment.sealed]
+    return Sealed(topic, handle.inner.sealed_seq, len(segments))
 
 
 @dataclass(frozen=True, slots=True)

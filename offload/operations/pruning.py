@@ -55,8 +55,8 @@ def pruned_here(
     archive: Archive, topic: Topic, first: int, end: int | None, match: Match, counts: Skipped
 ) -> Iterator[Record | Gap]:
     """Yield the records of a topic of the log. Below its hot floor, leave out what has no match."""
-    below = topic.hot_floor - 1 if end is None else min(end, topic.hot_floor - 1)
-    live = min(topic.evict_floor, below + 1)
+    below = topic.inner.hot_floor - 1 if end is None else min(end, topic.inner.hot_floor - 1)
+    live = min(topic.inner.evict_floor, below + 1)
     if first < live:
         yield from topic.read(first, live - 1, gaps=True)
         first = live

@@ -199,7 +199,7 @@ def _found(
     if at is None and (archive is None or directory.log.has_topic(name)):
         topic = directory.log.get_topic(name)
         first = topic.earliest_seq if start is None else start
-        if archive is not None and counts is not None and first < topic.hot_floor:
+        if archive is not None and counts is not None and first < topic.inner.hot_floor:
             return pruned_here(archive, topic, first, end, match, counts)
         if match == Match() and _is_within(topic, first, end, limit):
             return _few_first(topic, first, end, limit or 0)

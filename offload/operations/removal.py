@@ -107,6 +107,8 @@ def delete(
     tag: Tag = None,
     grep: Pattern = None,
     fixed: Fixed = False,
+    seqs: Annotated[str | None, About("Only these seqs, such as 17,4711-4720.", metavar="SEQS")] = None,
+    epoch: Annotated[int | None, About("The epoch that the seqs are of. Else, delete nothing.")] = None,
     preview: Annotated[
         str | None, About("The `preview` of a dry run: delete just its records, or none.", metavar="PREVIEW")
     ] = None,
@@ -124,15 +126,17 @@ def delete(
     """
     from offload.services.writer import deleted_from, take_here
 
-    if all(condition is None for condition in (start, end, before, since, until, tag, grep)):
-        raise InvalidParameters("name the records: --from, --to, --before, --since, --until, --tag or --grep")
+    if all(condition is None for condition in (start, end, before, since, until, tag, grep, seqs)):
+        raise InvalidParameters("name the records: --from, --to, --before, --since, --until, --tag, --grep or --seqs")
     check_meant(f"this deletes records of {topic}", yes=yes, dry_run=dry_run)
     archive = directory.maybe_archive
     for seq in (start, before):
         _check_within(directory, topic, seq)
     match = conditions(directory, since, until, tag, grep, fixed=fixed)
-    epoch = directory.log.topic(topic).epoch if directory.log.has_topic(topic) else None
-    where = _where(directory, topic, DeleteWhere(before, tag, start, end, epoch=epoch), match, preview)
+    if epoch is None and directory.log.has_topic(topic):
+        epoch = directory.log.topic(topic).epoch
+    chosen = DeleteWhere(before, tag, start, end, None if seqs is None else _seqs_of(seqs), epoch)
+    where = _where(directory, topic, chosen, match, preview)
     if dry_run:
         return _would_delete(directory, topic, where)
     if preview is not None and _would_delete(directory, topic, where).preview != preview:
@@ -179,6 +183,8 @@ def _where(
     last = end if where.before is None else min(end, where.before - 1)
     plain = replace(match, since_ms=None, until_ms=None)
     seqs = matching_seqs(directory, topic, None if start == 1 else start, None if last == WHOLE_MAX else last, plain)
+    if where.seqs is not None:
+        seqs = SeqSet.of(part for first, last in where.seqs.ranges() for part in seqs.within(first, last).ranges())
     return DeleteWhere(seqs=seqs, epoch=where.epoch) if seqs else None
 
 
@@ -208,6 +214,16 @@ def _would_delete(directory: Directory, topic: str, where: DeleteWhere | None) -
     digest = xxh3_64_hexdigest(json.dumps([where.epoch, *seqs.to_json()]).encode())
     more = seqs.range_count - len(ranges)
     return replace(taking, ranges=ranges, more_ranges=more or None, preview=f"{seqs.first}-{seqs.end - 1}-{digest}")
+
+
+def _seqs_of(text: str) -> SeqSet:
+    """Return the seqs of a text such as 17,4711-4720. Raises `InvalidOption`."""
+    form = re.compile(r"([0-9]{1,18})(?:-([0-9]{1,18}))?", re.ASCII)
+    parts = [form.fullmatch(part.strip()) for part in text.split(",")]
+    ranges = [(int(part[1]), int(part[2] or part[1])) for part in parts if part]
+    if len(ranges) < len(parts) or any(last < first for first, last in ranges):
+        raise InvalidOption("seqs", f"{text[:100]!r} has no such form: 17,4711-4720")
+    return SeqSet.of(sorted(ranges))
 
 
 def _span_of(preview: str) -> tuple[int, int]:
@@ -311,7 +327,11 @@ def _check_floor(directory: Directory, topic: str, seq: int) -> None:
     handle = directory.log.get_topic(topic)
     if handle.config.keep_history and handle.config.ttl_ms:
         return  # `evict_floor` counts expired records, below which a topic with history may be truncated
-    floor = handle.evict_floor if handle.config.keep_history else max(handle.hot_floor, handle.evict_floor)
+    floor = (
+        handle.inner.evict_floor
+        if handle.config.keep_history
+        else max(handle.inner.hot_floor, handle.inner.evict_floor)
+    )
     if seq < floor:
         raise NotTruncatable(topic, seq, floor)
 

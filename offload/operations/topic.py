@@ -201,11 +201,11 @@ def places_of(topic: Topic) -> TopicPlaces:
     return TopicPlaces(
         earliest_seq=topic.earliest_seq,
         head_seq=topic.head_seq,
-        hot_first_seq=topic.hot_floor,
-        evict_floor=topic.evict_floor,
+        hot_first_seq=topic.inner.hot_floor,
+        evict_floor=topic.inner.evict_floor,
         epoch=topic.epoch,
-        hot_bytes=topic.bytes_hot,
-        relocated_bytes=topic.bytes_relocated,
+        hot_bytes=topic.inner.bytes_hot,
+        relocated_bytes=topic.inner.bytes_relocated,
     )
 
 
@@ -268,7 +268,7 @@ def list_topics(directory: Directory) -> Iterator[TopicListed]:
             yield TopicListed(name, state.head_seq, state.hot_first_seq, is_replica=True)
         else:
             topic = log.topic(name)
-            yield TopicListed(name, topic.head_seq, topic.hot_floor, is_replica=False)
+            yield TopicListed(name, topic.head_seq, topic.inner.hot_floor, is_replica=False)
 
 
 def _config_changes(

@@ -30,7 +30,7 @@ def count_hot(topic: Topic, where: DeleteWhere, *, start: int = 1) -> int:
     Counts only records on the local disk, from seq `start` on.
     """
     op = where.op(0, topic.head_seq, 0)
-    items = topic.read(max(start, topic.hot_floor, topic.evict_floor), gaps=True)
+    items = topic.read(max(start, topic.inner.hot_floor, topic.inner.evict_floor), gaps=True)
     return sum(op.matches(item) for item in items if isinstance(item, Record))
 
 

@@ -138,7 +138,7 @@ class Replicas:
         topic = self._log.topic(handle.name)
         return LocalChanges(
             max(0, topic.head_seq - self.common_seq(handle)),
-            len(topic.delete_ops()),
+            len(topic.inner.delete_ops()),
             len(self._context.handles.waiting_truncations(handle)),
         )
 
@@ -166,7 +166,7 @@ class Replicas:
         handle = self._context.handles.find(name)
         if handle is None:
             topic = self._log.get_topic(name)
-            changes = topic.head_seq - topic.first_seq + 1 + len(topic.delete_ops())
+            changes = topic.head_seq - topic.first_seq + 1 + len(topic.inner.delete_ops())
             return SyncState(topic.first_seq - 1, changes, 0, 0)
         return self.state(handle)
 

@@ -98,9 +98,9 @@ class Rescue:
         """Copy the records and deletes of `topic` above `common_seq` to the branch. Raises `BranchExists`."""
         saved = self._branch(handle, topic, branch, self._point(handle, common_seq), common_seq)
         shift = _shift(topic, saved, branch)
-        if saved.head_seq + shift < min(common_seq, topic.hot_floor - 1):
+        if saved.head_seq + shift < min(common_seq, topic.inner.hot_floor - 1):
             raise BranchExists(split_name(handle.name)[0], branch)
-        for op in sorted(topic.delete_ops(), key=lambda op: op.op):
+        for op in sorted(topic.inner.delete_ops(), key=lambda op: op.op):
             at_seq = max(op.at_seq, common_seq)
             self._copy(topic, saved, at_seq, shift)
             before = None if op.before is None else max(op.before - shift, 1)
@@ -112,7 +112,7 @@ class Rescue:
                     saved.delete(before=before, tag=op.tag, seqs=seqs)
         head_seq = topic.head_seq
         self._copy(topic, saved, head_seq, shift)
-        if not _has_all(saved, topic, range(max(common_seq + 1, topic.hot_floor), head_seq + 1), shift):
+        if not _has_all(saved, topic, range(max(common_seq + 1, topic.inner.hot_floor), head_seq + 1), shift):
             raise BranchExists(split_name(handle.name)[0], branch)
         self._log.checkpoint()  # the branch is durable from here on (RESCUE-4)
 
@@ -140,13 +140,13 @@ class Rescue:
         start = self._volumes.snapshot(vid, 0)
         if not self._log.has_topic(name):
             shift = common_seq if handle.is_collected else 0  # the branch's seqs begin with 1 (RESCUE-5)
-            attributes = {**shared_attributes(topic.config), RESCUED_FROM: f"{topic.topic_id} {shift}"}
+            attributes = {**shared_attributes(topic.config), RESCUED_FROM: f"{topic.inner.topic_id} {shift}"}
             config = replace(topic.config, attributes=attributes)
             first_seq, ts_floor_ms = start.bounds.head_seq + 1, start.max_ts_ms
             self._log.create_topic(name, config, first_seq=first_seq, ts_floor_ms=ts_floor_ms, is_taken_over=True)
         saved = self._log.topic(name)
         if self._handles.find(name) is None:
-            self._local.save(handle=Handle(name, vid, 0, epoch=1, config=start.config, topic_id=saved.topic_id))
+            self._local.save(handle=Handle(name, vid, 0, epoch=1, config=start.config, topic_id=saved.inner.topic_id))
         return saved
 
     def _forked(self, base: str, branch: str, point: ForkPoint | None, handle: Handle | None) -> Vid:
@@ -175,7 +175,7 @@ class Rescue:
         if first_seq > last_seq:
             return
         stood_in = False
-        for frames in topic.frame_batches(first_seq, last_seq):
+        for frames in topic.inner.frame_batches(first_seq, last_seq):
             for (tag, node, unterminated), group in groupby(_records(frames), key=_labels):
                 values = [record.value for record in group]
                 saved.append(values, tag=tag, node=node, unterminated=unterminated, durability="memory")
@@ -215,7 +215,7 @@ def _shift(topic: Topic, saved: Topic, branch: str) -> int:
     Raises `BranchExists` if the branch was not made for `topic` (RESCUE-2).
     """
     topic_id, _, shift = saved.config.attributes.get(RESCUED_FROM, "").partition(" ")
-    if topic_id != str(topic.topic_id):
+    if topic_id != str(topic.inner.topic_id):
         raise BranchExists(split_name(topic.name)[0], branch)
     return int(shift)
 
@@ -303,7 +303,7 @@ class Reset:
         """Carry out steps 2 to 5. Return the local changes."""
         topic = self._log.topic(handle.name)
         for _ in range(_ROUNDS):
-            position, changes = topic.position, self._replicas.changes(handle)
+            position, changes = topic.inner.position, self._replicas.changes(handle)
             if changes and as_branch is None and not discard:
                 raise LocalChangesLost(handle.name, changes.records, changes.deletes, changes.truncations)
             if is_offloaded and handle.lsn and config_change(topic.config, handle.config) is not None:
@@ -327,8 +327,8 @@ class Reset:
     def _check_here(self, handle: Handle, topic: Topic) -> None:
         """Raise `HistoryBehind` if records that the branch needs have left this disk (RESET-5). Makes no branch."""
         common_seq = self._replicas.common_seq(handle)
-        if topic.config.keep_history and common_seq < topic.hot_floor - 1:
-            raise HistoryBehind(handle.name, topic.hot_floor - 1, common_seq)
+        if topic.config.keep_history and common_seq < topic.inner.hot_floor - 1:
+            raise HistoryBehind(handle.name, topic.inner.hot_floor - 1, common_seq)
 
     def _drop_attempts(self, name: str) -> None:
         for state in (AttemptState.PLANNED, AttemptState.PREPARED):

@@ -123,9 +123,9 @@ class Takeover:
                 is_taken_over=True,
             )
         topic = self._log.topic(handle.name)
-        if topic.evict_floor < snapshot.bounds.evict_floor:
+        if topic.inner.evict_floor < snapshot.bounds.evict_floor:
             topic.evict(snapshot.bounds.evict_floor)
-        topic_id = topic.topic_id
+        topic_id = topic.inner.topic_id
         writer = replace(handle, epoch=snapshot.epoch or 1, topic_id=topic_id, diverged_lsn=None, fenced_epoch=None)
         self._local.save(handle=writer)
         return writer

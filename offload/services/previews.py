@@ -139,8 +139,8 @@ class PreviewService(Owned):
         if topic is None:
             going, total = self._cold(op, (), snapshot), sum(map(self._live, snapshot.segments))
         else:
-            below = topic.hot_floor
-            cold = self._cold(replace(op, at_seq=min(head_seq, below - 1)), topic.delete_ops(), snapshot)
+            below = topic.inner.hot_floor
+            cold = self._cold(replace(op, at_seq=min(head_seq, below - 1)), topic.inner.delete_ops(), snapshot)
             going = _joined([cold, _hot(topic, op, start)])
             total = _count_hot(topic) + sum(self._live(view) for view in snapshot.segments if view.last < below)
         return Preview(going, max(total, going.records), self._showing(name, snapshot, going))
@@ -163,7 +163,7 @@ class PreviewService(Owned):
             return Preview(_NOTHING, 0)
         topic, handle = self._log.topic(name), self._handles.find(name)
         if handle is None:
-            return replace(preview_here(topic, DeleteWhere()), deletes=len(topic.delete_ops()))
+            return replace(preview_here(topic, DeleteWhere()), deletes=len(topic.inner.delete_ops()))
         start = self._replicas.common_seq(handle) + 1
         going = _hot(topic, DeleteOp(0, topic.head_seq, 0), start)
         changes = self._replicas.changes(handle)
@@ -314,7 +314,7 @@ def _by_segment(views: Iterable[SegmentView]) -> dict[Sid, list[SegmentView]]:
 
 
 def _hot(topic: Topic, op: DeleteOp, start: int) -> Going:
-    begin = max(start, topic.hot_floor, topic.evict_floor)
+    begin = max(start, topic.inner.hot_floor, topic.inner.evict_floor)
     if begin >= op.below:
         return _NOTHING
     size_bytes, seqs = 0, BitMap64()
@@ -330,8 +330,8 @@ def _hot(topic: Topic, op: DeleteOp, start: int) -> Going:
 
 def _count_hot(topic: Topic) -> int:
     """Return about how many live records are on this disk. Records of deletes since the last checkpoint count."""
-    first = max(topic.hot_floor, topic.earliest_seq)
-    dead = sum(segment.dead_records for segment in topic.segments() if segment.last_seq >= first)
+    first = max(topic.inner.hot_floor, topic.earliest_seq)
+    dead = sum(segment.dead_records for segment in topic.inner.segments() if segment.last_seq >= first)
     return max(0, topic.head_seq + 1 - first - dead)
 
 

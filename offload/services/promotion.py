@@ -97,7 +97,7 @@ class RecordCarrier:
         carried = range(note.begun + 1, topic.head_seq + 1)
         if carried:
             upto, upto_ms = main.bounds.head_seq, main.max_ts_ms
-            self._save(topic, replace(note, end=carried[-1], end_ms=topic.last_ts_ms, upto=upto, upto_ms=upto_ms))
+            self._save(topic, replace(note, end=carried[-1], end_ms=topic.inner.last_ts_ms, upto=upto, upto_ms=upto_ms))
         topic.seal()
         self._parts.offloader.run(branch)
         return carried
@@ -109,7 +109,7 @@ class RecordCarrier:
     def _begin(self, topic: Topic, main: Snapshot, shared_seq: int) -> _Note:
         """Return the note on record as far as it counts (CARRY-3), or a new one. Puts nothing on record."""
         head, note, origin = topic.head_seq, _noted(topic), f"{main.vid} {shared_seq}"
-        new = _Note(origin, head, head, topic.last_ts_ms, shared_seq, 0, head)
+        new = _Note(origin, head, head, topic.inner.last_ts_ms, shared_seq, 0, head)
         if note is None or note.origin != origin:
             return new
         if _has(topic, note.end, note.end_ms):

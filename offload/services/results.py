@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Literal
 
 from seglog.base.values import dataclass
+from seglog.values.protocols import Removed
 
 if TYPE_CHECKING:
     from catalog import Vid
@@ -21,20 +22,6 @@ class OffloadResult:
     released_seq: int
     offloaded_seq: int
     unsealed_records: int
-
-
-@dataclass(frozen=True, slots=True)
-class Removed:
-    """The result of `delete`, `evict` and `truncate`. `lsn` is the commit that publishes the removal.
-
-    `lsn` is None if the remote had none of the records that a truncation removed. It is also None while the commit is
-    not published yet. Then `waits_for` gives the reason. `records` counts the removed records. It is None if the
-    records of a delete in the cold tier could not be counted.
-    """
-
-    records: int | None
-    lsn: int | None
-    waits_for: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -149,9 +149,9 @@ def pending_commits_of(topic: Topic, vid: Vid | None, lsn: int, tip: Tip | None)
     while True:
         epoch, head_seq = topic.epoch, topic.head_seq
         # Read after the head: a delete above it is newer. A delete before the first record of all makes no commit.
-        lowest = min(topic.first_seq, topic.hot_floor) if tip is None else 0
-        ops = [op for op in topic.delete_ops() if lowest <= op.at_seq <= head_seq]
-        truncations = topic.truncate_ops()
+        lowest = min(topic.first_seq, topic.inner.hot_floor) if tip is None else 0
+        ops = [op for op in topic.inner.delete_ops() if lowest <= op.at_seq <= head_seq]
+        truncations = topic.inner.truncate_ops()
         if topic.epoch == epoch:
             break
     start = tip.bounds if tip is not None else Bounds(topic.first_seq, topic.first_seq - 1)
@@ -170,7 +170,7 @@ def hot_records(topic: Topic, state: PastState, first: int, last: int) -> Iterat
     last = min(last, state.hot_last)
     if first > last:
         return
-    for frames in topic.frame_batches(first, last):
+    for frames in topic.inner.frame_batches(first, last):
         records: list[Record] = []
         last_seq = first
         for frame in frames:
@@ -201,7 +201,7 @@ class _CommitBuilder:
             self._truncate(op)
         ops = self._delete(ops, ops)
         if head_seq > self._bounds.head_seq:
-            first_seq = max(self._bounds.head_seq + 1, topic.hot_floor)
+            first_seq = max(self._bounds.head_seq + 1, topic.inner.hot_floor)
             if is_known and first_seq > self._bounds.head_seq + 1:
                 raise HistoryBehind(topic.name, first_seq - 1, self._bounds.head_seq)
             if first_seq <= head_seq:
@@ -274,7 +274,7 @@ def _last_hot_seq(topic: Topic, ref: SegmentRef, ts_ms: int) -> int:
 
 
 def _ts_ms(topic: Topic, seq: int) -> int:
-    [frame] = topic.frames(seq, seq)
+    [frame] = topic.inner.frames(seq, seq)
     return read_header(frame).ts_ms
 
 
@@ -387,7 +387,7 @@ class TopicStates(Owned):
             return None, timeline.resolve(wanted, published, self._reader.last_seq_at)
         pending = self._pending(name, handle)
         if isinstance(wanted, timeline.Time):
-            if wanted.ms > max(self._clock.now_ms(), pending.topic.last_ts_ms):
+            if wanted.ms > max(self._clock.now_ms(), pending.topic.inner.last_ts_ms):
                 raise OutOfWindow(f"{wanted}, which is in the future", pending.window(published))
             if self._newest_ms(handle, pending) <= wanted.ms:
                 wanted = timeline.Head()

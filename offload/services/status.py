@@ -94,16 +94,16 @@ def _status_of(
     status = TopicStatus(
         name=topic.name,
         head_seq=topic.head_seq,
-        hot_first_seq=topic.hot_floor,
-        hot_bytes=topic.bytes_hot,
-        sealed_seq=topic.sealed_seq,
+        hot_first_seq=topic.inner.hot_floor,
+        hot_bytes=topic.inner.bytes_hot,
+        sealed_seq=topic.inner.sealed_seq,
         offloaded_seq=offloaded_seq,
         unfinished_attempts=sum(attempt.state == AttemptState.PLANNED for attempt in attempts),
-        waiting_deletes=len(topic.delete_ops()),
+        waiting_deletes=len(topic.inner.delete_ops()),
         earliest_seq=topic.earliest_seq,
-        evict_floor=topic.evict_floor,
+        evict_floor=topic.inner.evict_floor,
         epoch=topic.epoch,
-        relocated_bytes=topic.bytes_relocated,
+        relocated_bytes=topic.inner.bytes_relocated,
         is_paused=is_paused,
         state=str(state),
         writer_epoch=handle.epoch if handle else 0,
@@ -216,7 +216,7 @@ class StatusService(Owned):
             [view.ref for view in before.segments if view.vid == handle.vid] if before else [],
             [stored.commit for stored in commits[1 if before else 0 :]],
             self._local.attempts(name),
-            topic.hot_floor,
+            topic.inner.hot_floor,
         )
 
     @checked
@@ -235,7 +235,10 @@ class StatusService(Owned):
             (handle is not None and handle.pending_lsn is not None)
             or any(attempt.state == AttemptState.PLANNED for attempt in self._local.attempts(name))
             or bool(self._waiting_truncations(name))
-            or (handle is not None and any(op.at_seq <= offloaded_seq for op in self._log.topic(name).delete_ops()))
+            or (
+                handle is not None
+                and any(op.at_seq <= offloaded_seq for op in self._log.topic(name).inner.delete_ops())
+            )
         )
 
     def _waiting_truncations(self, name: str) -> tuple[TruncateOp, ...]:
@@ -268,7 +271,7 @@ class StatusService(Owned):
         offloaded = self._handles.offloaded_seq(name)
         return sum(
             segment.data_bytes
-            for segment in self._log.get_topic(name).segments()
+            for segment in self._log.get_topic(name).inner.segments()
             if segment.sealed and segment.last_seq > offloaded and (up_to is None or segment.last_seq <= up_to)
         )
 
@@ -278,14 +281,14 @@ class StatusService(Owned):
         topic, offloaded = self._log.get_topic(name), self._handles.offloaded_seq(name)
         if topic.head_seq <= offloaded:
             return Lag(0, 0, None)
-        waiting = [segment for segment in topic.segments() if segment.last_seq > offloaded]
-        sent = sum(segment.data_bytes for segment in topic.segments() if segment.last_seq <= offloaded)
+        waiting = [segment for segment in topic.inner.segments() if segment.last_seq > offloaded]
+        sent = sum(segment.data_bytes for segment in topic.inner.segments() if segment.last_seq <= offloaded)
         if waiting:
             oldest_ms = waiting[0].min_ts_ms
         else:
-            newest = next(topic.read(max(offloaded + 1, topic.earliest_seq, topic.hot_floor)), None)
-            oldest_ms = topic.last_ts_ms if newest is None else newest.ts_ms
-        size = topic.bytes_hot + topic.bytes_relocated - sent
+            newest = next(topic.read(max(offloaded + 1, topic.earliest_seq, topic.inner.hot_floor)), None)
+            oldest_ms = topic.inner.last_ts_ms if newest is None else newest.ts_ms
+        size = topic.inner.bytes_hot + topic.inner.bytes_relocated - sent
         age_s = max(0, self._clock.now_ms() - oldest_ms) / 1000
         return Lag(topic.head_seq - max(offloaded, topic.first_seq - 1), size, age_s)
 

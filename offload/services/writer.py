@@ -74,7 +74,7 @@ class Writer:
             published=tuple(published),
             released_seq=released,
             offloaded_seq=self._handles.offloaded_seq(name),
-            unsealed_records=topic.head_seq - topic.sealed_seq,
+            unsealed_records=topic.head_seq - topic.inner.sealed_seq,
         )
 
     def release(self, name: str, *, at_once: bool = False) -> int:
@@ -116,7 +116,7 @@ class Writer:
         self._handles.keep_deletes(name)
         offloaded_seq = self._handles.offloaded_seq(name)
         hot_count = count_hot(topic, where, start=offloaded_seq + 1)
-        earlier = topic.delete_ops()
+        earlier = topic.inner.delete_ops()
         op = act(topic)
         lock = self._locks.of(name)
         if not lock.acquire(blocking=False):
@@ -158,7 +158,7 @@ class Writer:
                 return truncate_here(topic, seq)
             records = self._cut_what_is_offloaded(topic, seq)
             try:
-                messages: dict[DeleteOp | TruncateOp, str] = dict.fromkeys(topic.truncate_ops()[-1:], message)
+                messages: dict[DeleteOp | TruncateOp, str] = dict.fromkeys(topic.inner.truncate_ops()[-1:], message)
                 published = self._parts.offloader.run(name, messages=messages)
             except (CatalogError, OffloadError) as error:
                 return Removed(records, None, waits_for=str(error))
@@ -173,11 +173,11 @@ class Writer:
         for _ in range(_ROUNDS):
             topic.seal()
             self._parts.offloader.run(topic.name)
-            position, head_seq = topic.position, topic.head_seq
-            if head_seq > self._handles.offloaded_seq(topic.name) or topic.delete_ops():
+            position, head_seq = topic.inner.position, topic.head_seq
+            if head_seq > self._handles.offloaded_seq(topic.name) or topic.inner.delete_ops():
                 continue
             try:
-                topic.truncate(seq, position=position)
+                topic.inner.truncate(seq, position=position)
             except ConcurrentModification:
                 continue
             return max(0, head_seq - seq + 1)

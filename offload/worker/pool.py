@@ -224,7 +224,7 @@ class _Worker:
         on_upload_id: Callable[[str], None],
         on_bytes: Callable[[int], None],
     ) -> Done | Failed:
-        files = None if job.views else topic.sealed_files(job.first_seq, job.last_seq)
+        files = None if job.views else topic.inner.sealed_files(job.first_seq, job.last_seq)
         try:
             self._channel.send(job)
             while True:
@@ -244,7 +244,7 @@ class _Worker:
                     case Question(what="part", about=(seq,)) if files is not None:
                         self._answer_part(message.number, files, seq)
                     case Question(what="frames", about=(first, last)):
-                        batch = next(topic.frame_batches(first, last))
+                        batch = next(topic.inner.frame_batches(first, last))
                         self._channel.send(Answer(message.number, list(batch)))
                     case RequestDone():
                         limiter.answered(

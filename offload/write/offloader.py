@@ -116,28 +116,28 @@ class Offloader:
             if limit.epoch != epoch:
                 limit = _limit_of(topic, up_to)
             tip = self._handles.tip(handle)
-            truncation = next(iter(topic.truncate_ops()), None)
+            truncation = next(iter(topic.inner.truncate_ops()), None)
             delete = _due_delete(topic, tip.bounds.head_seq, truncation, limit.last_op)
             if topic.epoch != epoch:
                 continue
             if delete is not None:
                 deletions = deletions_of(delete, self._volumes.snapshot(handle.vid, handle.lsn), self._reader)
                 if deletions is None:
-                    topic.settle_deletes(delete.op)
+                    topic.inner.settle_deletes(delete.op)
                     continue
                 published = self._publish_delete(handle, tip, topic, delete, deletions, messages)
                 done += [published] if published else []
                 continue
             if truncation is not None:
                 if truncation.seq > tip.bounds.head_seq:
-                    topic.settle_truncation(truncation)
+                    topic.inner.settle_truncation(truncation)
                     continue
                 published = self._publish_truncation(handle, tip, topic, truncation, messages)
                 done += [published] if published else []
                 continue
             age_s = self.settings.max_object_age_s
             segment_range = plan_range(
-                topic.segments(),
+                topic.inner.segments(),
                 tip.bounds.head_seq,
                 limit.last_seq,
                 self.settings.max_object_bytes,
@@ -212,7 +212,7 @@ class Offloader:
         released = 0
         topic, handle = self._log.topic(name), self._handles.of(name)
         epoch = topic.epoch
-        common_seq, retention_seq = self._handles.common_seq(handle), topic.due_seq
+        common_seq, retention_seq = self._handles.common_seq(handle), topic.inner.due_seq
         checked: list[Attempt] = []
         for attempt in sorted(self._local.attempts(name), key=attrgetter("first_seq")):
             if attempt.state != AttemptState.PUBLISHED:
@@ -221,7 +221,7 @@ class Offloader:
             is_over = is_due(attempt.published_at_ms, self.settings.deletion_lag_s, self._clock.now_ms())
             if not (at_once or is_over or attempt.last_seq <= retention_seq):
                 break
-            if attempt.first_seq > (checked[-1].last_seq + 1 if checked else topic.hot_floor):
+            if attempt.first_seq > (checked[-1].last_seq + 1 if checked else topic.inner.hot_floor):
                 break  # what lies before it was not checked yet, and would go with it
             if attempt.last_seq > common_seq:
                 break  # a truncation took its last records, and waits for its commit (PUBLISH-3)
@@ -230,7 +230,7 @@ class Offloader:
                 continue  # a truncation went through it: what is left goes with what was appended after it
             for copied in checked:
                 self._check_remote(copied)
-            topic.release(attempt.last_seq, epoch=epoch)
+            topic.inner.release(attempt.last_seq, epoch=epoch)
             if topic.epoch != epoch:
                 break
             for copied in checked:
@@ -420,7 +420,7 @@ class Offloader:
         )
         published = self._publisher.publish(self._publisher.prepare(handle, commit))
         if published is not None:
-            topic.settle_deletes(op.op)
+            topic.inner.settle_deletes(op.op)
         return published
 
     def _publish_truncation(
@@ -445,7 +445,7 @@ class Offloader:
         )
         published = self._publisher.publish(self._publisher.prepare(handle, commit))
         if published is not None:
-            topic.settle_truncation(op)
+            topic.inner.settle_truncation(op)
         return published
 
     def _publish_config(self, name: str) -> list[Published]:
@@ -483,16 +483,18 @@ def _limit_of(topic: Topic, up_to: int | None) -> _OffloadLimit:
 
     Reads the epoch first. If a truncation comes in between, the run sees a higher epoch.
     """
-    epoch, sealed_seq = topic.epoch, topic.sealed_seq
-    last_op = max((op.op for op in topic.delete_ops()), default=0)  # after the seq, to miss no delete below it
+    epoch, sealed_seq = topic.epoch, topic.inner.sealed_seq
+    last_op = max((op.op for op in topic.inner.delete_ops()), default=0)  # after the seq, to miss no delete below it
     return _OffloadLimit(epoch, sealed_seq if up_to is None else min(up_to, sealed_seq), last_op)
 
 
 def _due_delete(topic: Topic, head_seq: int, truncation: TruncateOp | None, last_op: int) -> DeleteOp | None:
     """Return the next delete that may be published (OFFLOAD-1). A delete made after a waiting truncation may not."""
     below = last_op + 1 if truncation is None else min(truncation.next_op, last_op + 1)
-    return next((op for op in topic.delete_ops() if op.op < below and op.at_seq <= head_seq), None)
+    return next((op for op in topic.inner.delete_ops() if op.op < below and op.at_seq <= head_seq), None)
 
 
 def _ends_with_a_segment(topic: Topic, seq: int) -> bool:
-    return seq < topic.hot_floor or any(segment.sealed and segment.last_seq == seq for segment in topic.segments())
+    return seq < topic.inner.hot_floor or any(
+        segment.sealed and segment.last_seq == seq for segment in topic.inner.segments()
+    )

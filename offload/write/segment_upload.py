@@ -277,7 +277,7 @@ class LocalUploader:
         on_bytes: Callable[[int], None],
     ) -> SegmentRef:
         def counted() -> Iterator[Frames]:
-            hot = () if job.views else topic.frame_batches(job.first_seq, job.last_seq)
+            hot = () if job.views else topic.inner.frame_batches(job.first_seq, job.last_seq)
             for frames in chain(remote_frames(self._reader, job.views), hot):
                 on_bytes(frames.size_bytes)
                 yield frames

@@ -55,6 +55,13 @@ class AsyncLog(Owned):
         with closing_after(error):
             await self.close()
 
+    def __repr__(self) -> str:
+        if is_foreign(self):
+            return "<AsyncLog of another process>"
+        if self._log is None:
+            return f"<AsyncLog of {os.fspath(self._path)}: not open>"
+        return f"<Async{repr(self._log)[1:]}"
+
     @property
     def sync(self) -> Log:
         """Return the plain log, whose calls block the calling thread. Raise `LogClosed`."""
@@ -76,7 +83,7 @@ class AsyncLog(Owned):
         self.sync.get_topic(name)
         return self.topic(name)
 
-    def topics(self) -> list[str]:
+    async def topics(self) -> list[str]:
         """Return the names of the topics, ascending. No I/O."""
         return self.sync.topics()
 

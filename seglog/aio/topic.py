@@ -6,9 +6,9 @@ Reads come in batches from another thread. A wait for news takes no thread.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Iterator, Sequence
+from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterator, Sequence
 from contextlib import suppress
-from typing import Any, Literal, ParamSpec, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Literal, ParamSpec, TypeVar, Unpack, overload
 
 from seglog.aio.append_queue import AppendQueue
 from seglog.aio.merged import Ack, Kind, own_error
@@ -16,14 +16,25 @@ from seglog.base.arguments import checked
 from seglog.base.ownership import check_process
 from seglog.errors import InvalidArgument, LogClosed
 from seglog.maintenance.plan import Retention
-from seglog.reading.follow import Follower
-from seglog.topic import Topic
+from seglog.reading.follow import Follower, Patience
+from seglog.topic import Topic, append_options
+from seglog.values.arrow import check_arrow
 from seglog.values.deletes import DeleteOp
-from seglog.values.producer import Appended, ProducerBatch
-from seglog.values.record import Gap, Record
-from seglog.values.seq_set import SeqSet
-from seglog.writing.append import PLAIN, AppendOptions, append, check_append
-from seglog.writing.conditions import plain_times
+from seglog.values.producer import Appended
+from seglog.values.protocols import (
+    AppendArguments,
+    Bounds,
+    DeleteArguments,
+    FollowArguments,
+    LogAppendArguments,
+    ReadArguments,
+    Selection,
+)
+from seglog.values.record import Gap, Record, selected
+from seglog.writing.append import PLAIN, append, check_append
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 __all__ = ["AsyncTopic"]
 
@@ -96,36 +107,15 @@ class AsyncTopic:
         self._plain: Kind = (topic.name, PLAIN)
 
     def __repr__(self) -> str:
-        return f"<AsyncTopic {self.sync.name}>"
+        return f"<Async{repr(self.sync)[1:]}"
 
     @property
     def name(self) -> str:
         return self.sync.name
 
-    async def append(
-        self,
-        values: Sequence[bytes],
-        *,
-        tag: str | None = None,
-        node: str | None = None,
-        unterminated: bool = False,
-        durability: str | None = None,
-        producer: ProducerBatch | None = None,
-        if_head: int | None = None,
-        key: str | None = None,
-        if_incarnation: str | None = None,
-        times_ms: Sequence[int] | None = None,
-    ) -> range:
+    async def append(self, values: Sequence[bytes], **options: Unpack[LogAppendArguments]) -> range:
         """Append records as `Topic.append` does. Order, cancellation and bound follow AIO-1 to AIO-3."""
-        kind = self._plain
-        if tag is not None or node is not None or unterminated is not False or durability is not None:
-            options = AppendOptions(tag, node, unterminated, durability, producer, if_head, key, if_incarnation)
-            kind = (self.sync.name, options)
-        elif producer is not None or if_head is not None or key is not None or if_incarnation is not None:
-            options = AppendOptions(producer=producer, if_head=if_head, key=key, if_incarnation=if_incarnation)
-            kind = (self.sync.name, options)
-        if times_ms is not None:
-            kind = (self.sync.name, kind[1]._replace(times_ms=plain_times(times_ms)))
+        kind = (self.sync.name, append_options(options)) if options else self._plain
         # The body of `_append`, inlined, because each append of a task spends its time here.
         queue = self._queue
         ack = Ack()
@@ -133,7 +123,7 @@ class AsyncTopic:
         ack.values, records, size_bytes = check_append(queue.engine, values, kind[1])
         ack.records, ack.size_bytes = records, size_bytes
         if not records:
-            return self.sync.append(values, if_head=if_head, if_incarnation=if_incarnation)
+            return self.sync.append(values, if_head=kind[1].if_head, if_incarnation=kind[1].if_incarnation)
         if queue.for_room or queue.is_closed or queue.waiting.unsettled_bytes + size_bytes > queue.max_bytes:
             await queue.wait_for_room(size_bytes)
         try:
@@ -148,38 +138,11 @@ class AsyncTopic:
         assert isinstance(outcome, BaseException)  # noqa: S101 - the group is settled
         raise own_error(outcome)
 
-    async def append_once(
-        self,
-        values: Sequence[bytes],
-        *,
-        tag: str | None = None,
-        node: str | None = None,
-        unterminated: bool = False,
-        durability: str | None = None,
-        producer: ProducerBatch | None = None,
-        if_head: int | None = None,
-        key: str | None = None,
-        if_incarnation: str | None = None,
-        times_ms: Sequence[int] | None = None,
-    ) -> Appended:
+    async def append_once(self, values: Sequence[bytes], **options: Unpack[LogAppendArguments]) -> Appended:
         """Append records as `append` does, and say whether the topic had the batch already (`Topic.append_once`)."""
-        times = None if times_ms is None else plain_times(times_ms)
-        options = AppendOptions(tag, node, unterminated, durability, producer, if_head, key, if_incarnation, times)
-        return await self._append(values, (self.sync.name, options))
+        return await self._append(values, (self.sync.name, append_options(options)))
 
-    async def append_stream(
-        self,
-        chunks: AsyncIterable[bytes],
-        *,
-        tag: str | None = None,
-        node: str | None = None,
-        unterminated: bool = False,
-        durability: str | None = None,
-        producer: ProducerBatch | None = None,
-        if_head: int | None = None,
-        key: str | None = None,
-        if_incarnation: str | None = None,
-    ) -> Appended:
+    async def append_stream(self, chunks: AsyncIterable[bytes], **options: Unpack[AppendArguments]) -> Appended:
         """Append one record whose value comes in chunks (`Topic.append_stream`). Return its seq, in a range of one.
 
         Threads write the chunks and the record, so that the loop goes on meanwhile.
@@ -189,13 +152,11 @@ class AsyncTopic:
         self._queue.check_loop()
         if not isinstance(chunks, AsyncIterable):
             raise InvalidArgument("chunks", chunks, "an asynchronous iterable of byte strings")
-        options = AppendOptions(tag, node, unterminated, durability, producer, if_head, key, if_incarnation)
-        with Spool(self._queue.engine, options) as spool:
+        engine, name, whole = self._queue.engine, self.sync.name, append_options(options)
+        with Spool(engine, whole) as spool:
             async for chunk in chunks:
                 await asyncio.to_thread(spool.add, chunk)
-            return Appended(
-                *await asyncio.to_thread(append, self._queue.engine, self.sync.name, spool.values(), options)
-            )
+            return Appended(*await asyncio.to_thread(append, engine, name, spool.values(), whole))
 
     async def _append(self, values: Sequence[bytes], kind: Kind) -> Appended:
         queue = self._queue
@@ -219,19 +180,12 @@ class AsyncTopic:
         start: int | None = None,
         end: int | None = None,
         *,
-        since_ms: int | None = None,
-        until_ms: int | None = None,
         gaps: Literal[False] = False,
+        **selection: Unpack[ReadArguments],
     ) -> AsyncIterator[Record]: ...
     @overload
     def read(
-        self,
-        start: int | None = None,
-        end: int | None = None,
-        *,
-        since_ms: int | None = None,
-        until_ms: int | None = None,
-        gaps: bool,
+        self, start: int | None = None, end: int | None = None, *, gaps: bool, **selection: Unpack[ReadArguments]
     ) -> AsyncIterator[Record | Gap]: ...
     @checked
     def read(
@@ -239,19 +193,16 @@ class AsyncTopic:
         start: int | None = None,
         end: int | None = None,
         *,
-        since_ms: int | None = None,
-        until_ms: int | None = None,
         gaps: bool = False,
+        **selection: Unpack[ReadArguments],
     ) -> AsyncIterator[Record] | AsyncIterator[Record | Gap]:
         """Read as `Topic.read` does, up to a MiB at a time in another thread.
 
         Errors are raised when a record is asked for.
         """
-        if since_ms is None and until_ms is None and not gaps:
+        if not any(value is not None for value in selection.values()) and not gaps:
             return self._read_batches(start, end)
-        return _in_batches(
-            self._queue, lambda: self.sync.read(start, end, since_ms=since_ms, until_ms=until_ms, gaps=gaps)
-        )
+        return _in_batches(self._queue, lambda: self.sync.read(start, end, gaps=gaps, **selection))
 
     async def _read_batches(self, start: int | None, end: int | None) -> AsyncIterator[Record]:
         batches = self.sync.read_batches(start, end)
@@ -259,63 +210,68 @@ class AsyncTopic:
             for record in batch:
                 yield record
 
+    @checked
+    def read_arrow(
+        self, start: int | None = None, end: int | None = None, *, text: bool = False, **selection: Unpack[Selection]
+    ) -> AsyncIterator[pa.RecordBatch]:
+        """Yield the records of `read` as batches of Apache Arrow, none of them empty (`Topic.read_arrow`).
+
+        A `pyarrow.RecordBatchReader` cannot wait for an event loop. To get one, collect the batches:
+
+            batches = [batch async for batch in topic.read_arrow()]
+            reader = pyarrow.RecordBatchReader.from_batches(seglog.arrow_schema(), batches)
+        """
+        check_arrow("AsyncTopic.read_arrow")
+        return self._read_arrow(start, end, text, selection)
+
+    async def _read_arrow(
+        self, start: int | None, end: int | None, text: bool, selection: Selection
+    ) -> AsyncIterator[pa.RecordBatch]:
+        batches = iter(await self._in_thread(self.sync.read_arrow, start, end, text=text, **selection))
+        while (batch := await self._in_thread(next, batches, None)) is not None:
+            yield batch
+
     @overload
     def follow(
-        self,
-        start: int | None = None,
-        *,
-        epoch: int | None = None,
-        timeout_s: float | None = None,
-        gaps: Literal[False] = False,
+        self, start: int | None = None, *, gaps: Literal[False] = False, **options: Unpack[FollowArguments]
     ) -> AsyncIterator[Record]: ...
     @overload
     def follow(
-        self, start: int | None = None, *, epoch: int | None = None, timeout_s: float | None = None, gaps: bool
+        self, start: int | None = None, *, gaps: bool, **options: Unpack[FollowArguments]
     ) -> AsyncIterator[Record | Gap]: ...
     @checked
     def follow(
-        self,
-        start: int | None = None,
-        *,
-        epoch: int | None = None,
-        timeout_s: float | None = None,
-        gaps: bool = False,
+        self, start: int | None = None, *, gaps: bool = False, **options: Unpack[FollowArguments]
     ) -> AsyncIterator[Record] | AsyncIterator[Record | Gap]:
         """Follow as `Topic.follow` does, but no thread waits. Errors are raised when a record is asked for."""
-        return self._follow(start, epoch, timeout_s, gaps=gaps)
+        return self._follow(start, options.get("epoch"), options.get("timeout_s"), options.get("tag"), gaps=gaps)
 
     async def _follow(
-        self, start: int | None, epoch: int | None, timeout_s: float | None, *, gaps: bool
+        self, start: int | None, epoch: int | None, timeout_s: float | None, tag: str | None, *, gaps: bool
     ) -> AsyncIterator[Any]:
-        follower = self.sync.follower(start, gaps=gaps, epoch=epoch)
+        follower, patience = self.sync.inner.follower(start, gaps=gaps, epoch=epoch), Patience(timeout_s)
         try:
             while True:
-                async for item in _in_batches(self._queue, follower.new_items):
+                async for item in _in_batches(self._queue, lambda: selected(follower.new_items(), tag, None)):
                     yield item
-                if not await _wait_for_news(follower, timeout_s):
+                    patience.begin()
+                if not await _wait_for_news(follower, patience.left_s):
                     return
         except LogClosed:
             return
 
-    async def delete(
-        self,
-        *,
-        before: int | None = None,
-        tag: str | None = None,
-        start: int | None = None,
-        end: int | None = None,
-        seqs: SeqSet | Iterable[int] | None = None,
-        epoch: int | None = None,
-    ) -> DeleteOp:
-        return await self._in_thread(
-            self.sync.delete, before=before, tag=tag, start=start, end=end, seqs=seqs, epoch=epoch
-        )
+    async def bounds(self) -> Bounds:
+        return await self._in_thread(self.sync.bounds)
+
+    @checked
+    async def delete(self, **conditions: Unpack[DeleteArguments]) -> DeleteOp:
+        return await self._in_thread(self.sync.delete, **conditions)
 
     async def evict(self, before: int) -> DeleteOp:
         return await self._in_thread(self.sync.evict, before)
 
-    async def truncate(self, seq: int, *, position: tuple[int, int, int] | None = None) -> None:
-        await self._in_thread(self.sync.truncate, seq, position=position)
+    async def truncate(self, seq: int) -> None:
+        await self._in_thread(self.sync.truncate, seq)
 
     async def seq_at(self, ts_ms: int) -> int:
         return await self._in_thread(self.sync.seq_at, ts_ms)

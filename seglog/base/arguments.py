@@ -18,6 +18,7 @@
     a Protocol              an object that has its names                          the same
     another class           an instance                                           the same
     X | Y                   a value that X or Y takes                             the value that X or Y hands on
+    Unpack[TypedDict]       arguments with these names, each of which fits        the same
 
 ARG-1  A bool is no number. Any other value with `__index__`, such as a numpy integer, is a whole number. The check
     hands it on as an int.
@@ -83,7 +84,8 @@ class Kind(NamedTuple):
 def checked(call: _Call) -> _Call:
     """Return the call with a check of its arguments before it. The check raises `InvalidArgument`."""
     order: tuple[str, ...] = ()
-    kinds: dict[str, Kind] | None = None
+    is_open = "Unpack[" in str(call.__annotations__)  # Python lets any name through
+    kinds: dict[str, Kind | None] | None = None
 
     @wraps(call)
     def with_checks(*given: Any, **named: Any) -> Any:
@@ -92,6 +94,8 @@ def checked(call: _Call) -> _Call:
             order, kinds = tuple(inspect.signature(call).parameters), _kinds_of(call)
         fitting = [taken(name, value, kinds.get(name)) for name, value in zip(order, given, strict=False)]
         for name in named:
+            if is_open and name not in kinds:
+                raise TypeError(f"{call.__name__}() got an unexpected keyword argument {name!r}")
             named[name] = taken(name, named[name], kinds.get(name))
         try:
             return call(*fitting, *given[len(order) :], **named)
@@ -122,15 +126,18 @@ def taken(name: str, value: Any, kind: Kind | None) -> Any:
     return found
 
 
-def _kinds_of(call: Callable[..., Any]) -> dict[str, Kind]:
-    """Return the kind of each parameter that does not take every value.
+def _kinds_of(call: Callable[..., Any]) -> dict[str, Kind | None]:
+    """Return the kind of each parameter; None if it takes every value.
 
     The type of the result may be one that only a type checker imports.
     """
     texts = {name: text for name, text in call.__annotations__.items() if name != "return"}
     place = types.SimpleNamespace(__annotations__=texts)
     hints = typing.get_type_hints(place, call.__globals__, include_extras=True)
-    return {name: kind for name, hint in hints.items() if (kind := kind_of(hint)) is not None}
+    for name, hint in [*hints.items()]:
+        if typing.get_origin(hint) is typing.Unpack:
+            hints |= typing.get_type_hints(typing.get_args(hints.pop(name))[0], include_extras=True)
+    return {name: kind_of(hint) for name, hint in hints.items()}
 
 
 def kind_of(hint: Any) -> Kind | None:

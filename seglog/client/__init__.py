@@ -12,7 +12,8 @@ The core decides without I/O. The driver needs the standard library alone.
     retries                              whether and when a request is sent again (CLIENT-1 to CLIENT-3)
     reading arrow                        reads and followers that resume, reads in Arrow by pages (CLIENT-4)
     window                               the batches of a producer without a definite answer (CLIENT-5 to CLIENT-10)
-    driver client producer               the plain driver
+    commands                             commands of the daemon as requests, and their results
+    driver client producer archive       the plain driver
 
 A producer has up to five batches on their way, each on a connection of its own:
 
@@ -52,18 +53,27 @@ from __future__ import annotations
 TYPE_CHECKING = False
 
 if TYPE_CHECKING:
-    from seglog.client.answers import Bounds, Receipt
+    from seglog.client.archive import RemoteArchive, RemoteBranches
     from seglog.client.batches import Batching
     from seglog.client.client import Client, RemoteTopic, connect
     from seglog.client.producer import RemoteProducer
     from seglog.client.retries import Retries
 
-__all__ = ["Batching", "Bounds", "Client", "Receipt", "RemoteProducer", "RemoteTopic", "Retries", "connect"]
+__all__ = [
+    "Batching",
+    "Client",
+    "RemoteArchive",
+    "RemoteBranches",
+    "RemoteProducer",
+    "RemoteTopic",
+    "Retries",
+    "connect",
+]
 
 _HOMES = {
     "Batching": "batches",
-    "Bounds": "answers",
-    "Receipt": "answers",
+    "RemoteArchive": "archive",
+    "RemoteBranches": "archive",
     "RemoteProducer": "producer",
     "Retries": "retries",
 }

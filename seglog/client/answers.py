@@ -16,9 +16,10 @@ from seglog.base.values import dataclass
 from seglog.client.connections import Answer, Lost, Outcome, Request
 from seglog.client.requests import INCARNATION
 from seglog.errors import DaemonError, DaemonGone, SeglogError
+from seglog.values.producer import Appended
+from seglog.values.protocols import Bounds
 
 __all__ = [
-    "Bounds",
     "Receipt",
     "bounds_of",
     "error_of",
@@ -50,20 +51,11 @@ class Receipt:
     incarnation: str | None = None
 
     @property
-    def seqs(self) -> range:
-        """Return the seqs of the records, which have no other ones in between."""
-        return range(0) if self.first_seq is None or self.last_seq is None else range(self.first_seq, self.last_seq + 1)
-
-
-@dataclass(frozen=True, slots=True)
-class Bounds:
-    """The bounds of a topic. `epoch` rises if the topic is truncated: then seqs may mean other records."""
-
-    earliest_seq: int
-    head_seq: int
-    sealed_seq: int
-    epoch: int
-    incarnation: str | None = None
+    def result(self) -> Appended:
+        """Return the seqs of the records, which have no other ones in between, as `Topic.append_once` does."""
+        if self.first_seq is None or self.last_seq is None:
+            return Appended(range(self.next_seq or 0, self.next_seq or 0), self.duplicate)
+        return Appended(range(self.first_seq, self.last_seq + 1), self.duplicate)
 
 
 def receipt_of(request: Request, answer: Answer) -> Receipt:

@@ -15,30 +15,39 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Literal, cast, overload
+from typing import TYPE_CHECKING, Literal, Unpack, cast, overload
 
 from seglog.base.arguments import checked
 from seglog.client.address import address_of, check_token
-from seglog.client.answers import Bounds, Receipt, bounds_of, problem_of, receipt_of
+from seglog.client.answers import bounds_of, problem_of, receipt_of
+from seglog.client.archive import RemoteArchive
 from seglog.client.batches import Batching, Outbox, Window
+from seglog.client.commands import delete_of, evict_of, seal_of
 from seglog.client.connections import Connections, tls_context
 from seglog.client.driver import Driver
 from seglog.client.producer import RemoteProducer
 from seglog.client.reading import ArrowReading, Following, Reading, place_of
 from seglog.client.requests import (
-    AppendLabels,
-    Selection,
-    append_request,
+    Asked,
+    append_of,
     bounds_request,
     header_text,
     topics_request,
     truncate_request,
 )
 from seglog.client.retries import Retries
-from seglog.errors import InvalidArgument
 from seglog.process import closing_after
 from seglog.values.names import check_topic_name
-from seglog.values.producer import ProducerBatch
+from seglog.values.producer import Appended
+from seglog.values.protocols import (
+    AppendArguments,
+    Bounds,
+    DeleteArguments,
+    FollowArguments,
+    ReadArguments,
+    Removed,
+    Selection,
+)
 from seglog.values.record import Gap, Record
 
 if TYPE_CHECKING:
@@ -86,6 +95,11 @@ class Client:
         """Return a topic of the daemon, without a request. Raise `InvalidTopicName`."""
         return RemoteTopic(self._driver, check_topic_name(name))
 
+    @property
+    def archive(self) -> RemoteArchive:
+        """Return the archive of the daemon, without a request."""
+        return RemoteArchive(self._driver)
+
     def topics(self) -> list[str]:
         """Return the names of all topics, sorted."""
         return [str(name) for name in problem_of(self._driver.ask(topics_request()).body).get("topics", [])]
@@ -107,21 +121,9 @@ class RemoteTopic:
         self._incarnation: str | None = None
 
     def __repr__(self) -> str:
-        return f"<RemoteTopic {self.name}>"
+        return f"<RemoteTopic {self.name} of {self._driver.address}>"
 
-    @checked
-    def append(
-        self,
-        values: Sequence[bytes],
-        *,
-        tag: str | None = None,
-        node: str | None = None,
-        unterminated: bool = False,
-        durability: str | None = None,
-        producer: ProducerBatch | None = None,
-        key: str | None = None,
-        if_head: int | None = None,
-    ) -> Receipt:
+    def append(self, values: Sequence[bytes], **options: Unpack[AppendArguments]) -> range:
         """Append records, and return their seqs once they are as safe as the durability says.
 
         Only an append with a `producer` or a `key` is repeated after a lost answer: the daemon knows it again. A key is
@@ -129,20 +131,15 @@ class RemoteTopic:
         Raise `AppendUnknown` if the records may be in or not, `HeadMoved`, `ProducerFenced`, `ProducerGap`,
         `BatchForgotten`, `OtherIncarnation`, `DaemonGone`, and `DaemonError` for any other refusal.
         """
-        if producer is not None and key is not None:
-            raise InvalidArgument("key", key, "None beside a producer")
-        request = append_request(
-            self.name,
-            values,
-            AppendLabels(tag, node, unterminated, durability),
-            producer=producer,
-            key=key,
-            if_head=if_head,
-            incarnation=self._incarnation,
-        )
+        return (self.append_once(values, **options)).seqs
+
+    @checked
+    def append_once(self, values: Sequence[bytes], **options: Unpack[AppendArguments]) -> Appended:
+        """Append records as `append` does, and say whether the topic had them already. Raise the errors of `append`."""
+        request = append_of(self.name, values, self._incarnation, options)
         receipt = receipt_of(request, self._driver.ask(request))
         self._incarnation = self._incarnation or receipt.incarnation
-        return receipt
+        return receipt.result
 
     @checked
     def producer(
@@ -177,23 +174,12 @@ class RemoteTopic:
         start: int | None = None,
         end: int | None = None,
         *,
-        since_ms: int | None = None,
-        until_ms: int | None = None,
-        tag: str | None = None,
-        limit: int | None = None,
         gaps: Literal[False] = False,
+        **selection: Unpack[ReadArguments],
     ) -> Iterator[Record]: ...
     @overload
     def read(
-        self,
-        start: int | None = None,
-        end: int | None = None,
-        *,
-        since_ms: int | None = None,
-        until_ms: int | None = None,
-        tag: str | None = None,
-        limit: int | None = None,
-        gaps: bool,
+        self, start: int | None = None, end: int | None = None, *, gaps: bool, **selection: Unpack[ReadArguments]
     ) -> Iterator[Record | Gap]: ...
     @checked
     def read(
@@ -201,11 +187,8 @@ class RemoteTopic:
         start: int | None = None,
         end: int | None = None,
         *,
-        since_ms: int | None = None,
-        until_ms: int | None = None,
-        tag: str | None = None,
-        limit: int | None = None,
         gaps: bool = False,
+        **selection: Unpack[ReadArguments],
     ) -> Iterator[Record] | Iterator[Record | Gap]:
         """Yield the records from seq `start` to `end`, both inclusive, that were there when the read began.
 
@@ -213,19 +196,12 @@ class RemoteTopic:
         `ConcurrentModification` if the topic was truncated while a lost connection interrupted the read, and errors of
         the daemon.
         """
-        items = self._driver.items(Reading(self.name, Selection(start, end, since_ms, until_ms, tag, limit, gaps)))
+        items = self._driver.items(Reading(self.name, Asked(start, end, gaps=gaps, **selection)))
         return items if gaps else cast("Iterator[Record]", items)
 
     @checked
     def read_arrow(
-        self,
-        start: int | None = None,
-        end: int | None = None,
-        *,
-        since_ms: int | None = None,
-        until_ms: int | None = None,
-        tag: str | None = None,
-        text: bool = False,
+        self, start: int | None = None, end: int | None = None, *, text: bool = False, **selection: Unpack[Selection]
     ) -> pa.RecordBatchReader:
         """Return the records of `read` as a `pyarrow.RecordBatchReader` (`seglog.Topic.read_arrow`).
 
@@ -235,25 +211,20 @@ class RemoteTopic:
         from seglog.values.arrow import arrow_reader, check_arrow
 
         check_arrow("RemoteTopic.read_arrow")
-        source = ArrowReading(self.name, Selection(start, end, since_ms, until_ms, tag))
+        source = ArrowReading(self.name, Asked(start, end, **selection))
         return arrow_reader(self._driver.batches(source), text=text)
 
     @overload
     def follow(
-        self,
-        start: int | None = None,
-        *,
-        epoch: int | None = None,
-        tag: str | None = None,
-        gaps: Literal[False] = False,
+        self, start: int | None = None, *, gaps: Literal[False] = False, **options: Unpack[FollowArguments]
     ) -> Iterator[Record]: ...
     @overload
     def follow(
-        self, start: int | None = None, *, epoch: int | None = None, tag: str | None = None, gaps: bool
+        self, start: int | None = None, *, gaps: bool, **options: Unpack[FollowArguments]
     ) -> Iterator[Record | Gap]: ...
     @checked
     def follow(
-        self, start: int | None = None, *, epoch: int | None = None, tag: str | None = None, gaps: bool = False
+        self, start: int | None = None, *, gaps: bool = False, **options: Unpack[FollowArguments]
     ) -> Iterator[Record] | Iterator[Record | Gap]:
         """Yield the records from seq `start` on, and then new ones as they come, without an end.
 
@@ -264,12 +235,14 @@ class RemoteTopic:
 
         Without `gaps`, records that retention took raise `Evicted`; to continue, follow from its `gap_to + 1` on. With
         `gaps`, a `Gap` comes in their place, and the follower goes on. Raise `OtherIncarnation` if the topic was made
-        again or another directory answers, and errors of the daemon.
+        again or another directory answers, and errors of the daemon. The iteration ends after `timeout_s` seconds
+        without a new record, also if the connection is lost meanwhile.
         """
-        selection = Selection(start=start, tag=tag, gaps=gaps)
-        last_event = place_of(start, epoch)
+        asked = Asked(start=start, tag=options.get("tag"), gaps=gaps)
+        last_event = place_of(start, options.get("epoch"))
         incarnation = None if last_event is None else self._incarnation
-        items = self._driver.items(Following(self.name, selection, last_event, incarnation))
+        source = Following(self.name, asked, last_event, incarnation)
+        items = self._driver.items(source, timeout_s=options.get("timeout_s"))
         return items if gaps else cast("Iterator[Record]", items)
 
     def bounds(self) -> Bounds:
@@ -278,10 +251,26 @@ class RemoteTopic:
         return bounds_of(request, self._driver.ask(request))
 
     @checked
-    def truncate(self, seq: int) -> int:
-        """Remove all records from `seq` on, and return the head seq after it.
+    def delete(self, **conditions: Unpack[DeleteArguments]) -> Removed:
+        """Delete the current records that meet each condition, as `Topic.delete` does. Durable on return.
 
         The client does not repeat it after a lost answer, because new records may have come. Raise `DaemonGone` then.
         """
-        request = truncate_request(self.name, seq)
-        return int(problem_of(self._driver.ask(request).body)["head_seq"])
+        return self._driver.result(delete_of(self.name, conditions))
+
+    @checked
+    def evict(self, before: int) -> Removed:
+        """Evict the records below `before`, as retention does. Readers get a `Gap` or `Evicted` in their place."""
+        return self._driver.result(evict_of(self.name, before))
+
+    def seal(self) -> None:
+        """Seal the segments with the current records. Raise `NoSuchTopic`."""
+        self._driver.result(seal_of(self.name))
+
+    @checked
+    def truncate(self, seq: int) -> None:
+        """Remove all records from `seq` on.
+
+        The client does not repeat it after a lost answer, because new records may have come. Raise `DaemonGone` then.
+        """
+        self._driver.ask(truncate_request(self.name, seq))

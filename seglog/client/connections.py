@@ -14,6 +14,7 @@ import http.client
 import select
 import socket
 import threading
+import time
 from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -85,19 +86,26 @@ class Broken(Exception):
 
 
 class Stream:
-    """An answer whose body comes in pieces. `answer` has an empty body."""
+    """An answer whose body comes in pieces. `answer` has an empty body.
 
-    def __init__(self, answer: Answer, response: http.client.HTTPResponse) -> None:
+    `end_s` is the time of the monotonic clock at which the caller gives up; None: never.
+    """
+
+    def __init__(self, answer: Answer, response: http.client.HTTPResponse, connection: socket.socket) -> None:
         self.answer = answer
+        self.end_s: float | None = None
         self._response = response
+        self._connection = connection
+        self._silence_s = connection.gettimeout()
         self._held, self._at = b"", 0  # what `line` has read too far
 
     def whole(self) -> Answer:
         """Return the answer with its body. Raise `Broken`."""
         return self.answer._replace(body=b"".join(self.pieces()))
 
-    def pieces(self) -> Iterator[bytes]:
-        """Yield the body as it comes. Raise `Broken` if it breaks off."""
+    def pieces(self, end_s: float | None = None) -> Iterator[bytes]:
+        """Yield the body as it comes. Raise `Broken` if it breaks off, or at `end_s`."""
+        self.end_s = end_s
         while piece := self._taken(self._response.read1, _PIECE_BYTES):
             yield piece
 
@@ -126,6 +134,9 @@ class Stream:
 
     def _taken(self, read: Callable[[int], bytes], size_bytes: int) -> bytes:
         try:
+            if self.end_s is not None:
+                left_s = max(0.001, self.end_s - time.monotonic())
+                self._connection.settimeout(left_s if self._silence_s is None else min(left_s, self._silence_s))
             return read(size_bytes)
         except (http.client.HTTPException, OSError, ValueError) as error:
             raise Broken(Lost(_words(error), is_sent=True)) from error
@@ -161,7 +172,7 @@ class Connections:
     def exchange(self, request: Request, on_written: Callable[[], None] = lambda: None) -> Answer | Lost:
         """Send a request, and return its whole answer. Call `on_written` between the two."""
         try:
-            with self._response(request, on_written) as (answer, response):
+            with self._response(request, on_written) as (answer, response, _):
                 body = response.read()
         except Broken as broken:
             return broken.lost
@@ -172,8 +183,13 @@ class Connections:
     @contextmanager
     def stream(self, request: Request) -> Generator[Stream]:
         """Yield the answer as a stream. Raise `Broken` if there is none."""
-        with self._response(request) as (answer, response):
-            yield Stream(answer, response)
+        with self._response(request) as (answer, response, connection):
+            stream = Stream(answer, response, connection)
+            try:
+                yield stream
+            finally:
+                if stream.end_s is not None:
+                    connection.settimeout(self._silence_s)
 
     def close(self) -> None:
         """Close the idle connections. A connection in use closes when its request ends."""
@@ -186,13 +202,13 @@ class Connections:
     @contextmanager
     def _response(
         self, request: Request, on_written: Callable[[], None] = lambda: None
-    ) -> Generator[tuple[Answer, http.client.HTTPResponse]]:
+    ) -> Generator[tuple[Answer, http.client.HTTPResponse, socket.socket]]:
         connection = self._taken()
         is_sent = False
         try:
             if connection.sock is None:
                 self._connect(connection)
-            is_sent = True
+            is_sent, sock = True, connection.sock
             target = self._address.prefix + request.path
             body = request.body if request.method == "POST" else None
             # A daemon that refuses a long body answers and closes. The send then fails, and the answer may be here.
@@ -208,7 +224,7 @@ class Connections:
             raise
         headers = {name.lower(): text for name, text in response.getheaders()}
         try:
-            yield Answer(response.status, headers), response
+            yield Answer(response.status, headers), response, sock
         finally:
             is_whole = response.isclosed()
             response.close()

@@ -8,8 +8,9 @@ from __future__ import annotations
 import random
 import time
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
+from seglog.client.commands import Asking
 from seglog.client.connections import Answer, Broken, Connections, Lost, Outcome, Request
 from seglog.client.reading import ArrowReading, Following, Reading
 from seglog.client.retries import Call, Retries, after, is_reached
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 __all__ = ["Driver"]
+
+_Result = TypeVar("_Result")
 
 
 class Driver:
@@ -43,6 +46,10 @@ class Driver:
                 return outcome
             call = self._next_try(call, outcome)
 
+    def result(self, asking: Asking[_Result]) -> _Result:
+        """Run a command, and return its result. Raise its error."""
+        return asking.result(self.ask(asking.request))
+
     def exchange(self, request: Request, on_written: Callable[[], None]) -> Outcome:
         """Send a request once. Call `on_written` when all of it went to the daemon, unless that fails."""
         outcome = self._connections.exchange(request, on_written)
@@ -66,9 +73,13 @@ class Driver:
         time.sleep(again.wait_s)
         return again.call
 
-    def items(self, source: Reading | Following) -> Iterator[Record | Gap]:
-        """Yield the items of a read or a follower. After a lost connection, resume it (CLIENT-4)."""
+    def items(self, source: Reading | Following, *, timeout_s: float | None = None) -> Iterator[Record | Gap]:
+        """Yield the items of a read or a follower. After a lost connection, resume it (CLIENT-4).
+
+        End after `timeout_s` without an item.
+        """
         call = self._begin(source.request)
+        end_s = None if timeout_s is None else time.monotonic() + timeout_s
         while not source.is_done:
             outcome: Outcome = Lost("the daemon ended the answer", is_sent=True)
             try:
@@ -78,9 +89,11 @@ class Driver:
                     else:
                         self.is_reached = True
                         source = source.begun(stream.answer)
-                        for piece in stream.pieces():
+                        for piece in stream.pieces(end_s):
                             source, items, error, is_progress = source.fed(piece)
                             yield from items
+                            if items and timeout_s is not None:
+                                end_s = stream.end_s = time.monotonic() + timeout_s
                             if error is not None:
                                 raise error
                             if is_progress or not call.failures:
@@ -89,4 +102,6 @@ class Driver:
                             return
             except Broken as broken:
                 outcome = broken.lost
+            if end_s is not None and time.monotonic() >= end_s:
+                return
             call = self._next_try(call, outcome)

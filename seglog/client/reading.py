@@ -31,7 +31,7 @@ from seglog.base.values import dataclass
 from seglog.client.answers import error_of_line, unfit
 from seglog.client.bodies import item_of, lines_of, object_of
 from seglog.client.connections import Answer, Request
-from seglog.client.requests import ARROW_TYPE, INCARNATION, Selection, follow_request, page_request, read_request
+from seglog.client.requests import ARROW_TYPE, INCARNATION, Asked, follow_request, page_request, read_request
 from seglog.errors import ConcurrentModification, DaemonError, OtherIncarnation, SeglogError, Truncated
 from seglog.values.record import Gap, Record
 
@@ -54,7 +54,7 @@ def _version_of(topic: str, before: _Version | None, answer: Answer) -> _Version
     return version
 
 
-def _within_head(selection: Selection, answer: Answer) -> Selection:
+def _within_head(selection: Asked, answer: Answer) -> Asked:
     """Return the selection up to the head of the first answer, so that a later one shows no record that came after."""
     head = answer.headers.get(_HEAD)
     if head is None:
@@ -79,7 +79,7 @@ class Reading:
     """A read of a topic. `selection` is the rest of it. `version` has epoch and incarnation of the first answer."""
 
     topic: str
-    selection: Selection
+    selection: Asked
     version: _Version | None = None
     rest: tuple[bytes, ...] = ()
     ends_with_answer = True
@@ -123,7 +123,7 @@ class Following:
     """
 
     topic: str
-    selection: Selection
+    selection: Asked
     last_event: str | None = None
     incarnation: str | None = None
     rest: tuple[bytes, ...] = ()
@@ -183,7 +183,7 @@ def place_of(start: int | None, epoch: object) -> str | None:
     return None if epoch is None or start is None or start <= 1 else f"{epoch}-{start - 1}"
 
 
-def _behind(selection: Selection, items: list[_Item]) -> Selection:
+def _behind(selection: Asked, items: list[_Item]) -> Asked:
     """Return the rest of the selection, behind the items that came."""
     if not items:
         return selection
@@ -207,7 +207,7 @@ class ArrowReading:
     """A read of a topic by pages. `selection` is the rest of it."""
 
     topic: str
-    selection: Selection
+    selection: Asked
     version: _Version | None = None
 
     @property

@@ -17,6 +17,7 @@ from seglog.errors import InvalidArgument
 
 if TYPE_CHECKING:
     from seglog.values.producer import ProducerBatch
+    from seglog.values.protocols import AppendArguments
 
 __all__ = [
     "ARROW_TYPE",
@@ -25,7 +26,8 @@ __all__ = [
     "PAGE_BYTES",
     "PAGE_RECORDS",
     "AppendLabels",
-    "Selection",
+    "Asked",
+    "append_of",
     "append_request",
     "bounds_request",
     "follow_request",
@@ -63,7 +65,7 @@ class AppendLabels(NamedTuple):
         return {name: text for name, text in texts.items() if text is not None}
 
 
-class Selection(NamedTuple):
+class Asked(NamedTuple):
     """The records that a read asks for, from seq `start` to `end`, both inclusive."""
 
     start: int | None = None
@@ -97,6 +99,7 @@ def append_request(
     key: str | None = None,
     if_head: int | None = None,
     incarnation: str | None = None,
+    if_incarnation: str | None = None,
 ) -> Request:
     """Return an append of all values or none. With a producer or a key, it is for that incarnation alone."""
     headers = {"Content-Type": VALUES_TYPE}
@@ -111,7 +114,8 @@ def append_request(
     if if_head is not None:
         headers["seglog-if-head"] = str(if_head)
     is_repeatable = producer is not None or key is not None
-    if incarnation is not None and is_repeatable:
+    incarnation = if_incarnation or (incarnation if is_repeatable else None)
+    if incarnation is not None:
         headers[_IF_INCARNATION] = incarnation
     return Request(
         "POST",
@@ -124,22 +128,42 @@ def append_request(
         producer=producer,
         key=key,
         if_head=if_head,
-        incarnation=incarnation if is_repeatable else None,
+        incarnation=incarnation,
     )
 
 
-def read_request(topic: str, selection: Selection) -> Request:
+def append_of(topic: str, values: Sequence[bytes], incarnation: str | None, options: AppendArguments) -> Request:
+    """Return the append of a caller, who knows that incarnation of the topic."""
+    producer, key = options.get("producer"), options.get("key")
+    if producer is not None and key is not None:
+        raise InvalidArgument("key", key, "None beside a producer")
+    labels = AppendLabels(
+        options.get("tag"), options.get("node"), options.get("unterminated", False), options.get("durability")
+    )
+    return append_request(
+        topic,
+        values,
+        labels,
+        producer=producer,
+        key=key,
+        if_head=options.get("if_head"),
+        incarnation=incarnation,
+        if_incarnation=options.get("if_incarnation"),
+    )
+
+
+def read_request(topic: str, selection: Asked) -> Request:
     headers = {"Accept": JSON_LINES_TYPE}
     return Request("GET", _with_query(f"{_place(topic)}/records", selection.query), headers, topic=topic)
 
 
-def page_request(topic: str, selection: Selection) -> Request:
+def page_request(topic: str, selection: Asked) -> Request:
     """Return a request of the next records in Arrow: few enough that the daemon makes all of the answer at once."""
     query = {**selection.query, "limit": str(PAGE_RECORDS), "max_bytes": str(PAGE_BYTES)}
     return Request("GET", _with_query(f"{_place(topic)}/records", query), {"Accept": ARROW_TYPE}, topic=topic)
 
 
-def follow_request(topic: str, selection: Selection, last_event: str | None) -> Request:
+def follow_request(topic: str, selection: Asked, last_event: str | None) -> Request:
     """Return a request of the records to come as events. `last_event` is the id of the last event that came."""
     query = {**selection.query, "follow": "1"}
     headers = {"Accept": EVENTS_TYPE}

@@ -4,12 +4,14 @@ FOLLOW-1  Every publisher wakes its followers: an append, a truncation, a deleti
     polling.
 FOLLOW-2  A follower looks once more and then registers, both under the lock that publishing holds. So no news falls in
     between.
-FOLLOW-3  A follower ends when the log closes, or when `timeout_s` passes without news. In any other case it raises.
+FOLLOW-3  A follower ends when the log closes, or when `timeout_s` passes without a record for its caller. In any other
+    case it raises.
 """
 
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Iterator
 
 from seglog.engine.engine import Engine
@@ -17,9 +19,9 @@ from seglog.engine.state import TopicState
 from seglog.errors import LogClosed
 from seglog.reading.read import check_place, continue_records
 from seglog.reading.times import expired_seq
-from seglog.values.record import Gap, Record
+from seglog.values.record import Gap, Record, selected
 
-__all__ = ["Follower", "follow_records"]
+__all__ = ["Follower", "Patience", "follow_records"]
 
 
 class Follower:
@@ -85,15 +87,33 @@ class Follower:
                 self._state.waiters.remove(waiter)
 
 
-def follow_records(follower: Follower, timeout_s: float | None) -> Iterator[Record | Gap]:
-    """Yield records until the follower ends (FOLLOW-3). This runs in the caller's thread."""
+def follow_records(follower: Follower, timeout_s: float | None, tag: str | None = None) -> Iterator[Record | Gap]:
+    """Yield records with the tag until the follower ends (FOLLOW-3). This runs in the caller's thread."""
+    patience = Patience(timeout_s)
     try:
         while True:
-            yield from follower.new_items()
-            if not _wait(follower, timeout_s):
+            for item in selected(follower.new_items(), tag, None) if tag is not None else follower.new_items():
+                yield item
+                patience.begin()
+            if not _wait(follower, patience.left_s):
                 return
     except LogClosed:
         return
+
+
+class Patience:
+    """The time that a follower still waits. It begins again with each record."""
+
+    def __init__(self, timeout_s: float | None) -> None:
+        self._timeout_s = timeout_s
+        self.begin()
+
+    def begin(self) -> None:
+        self._begin_s = time.monotonic()
+
+    @property
+    def left_s(self) -> float | None:
+        return None if self._timeout_s is None else max(0.0, self._begin_s + self._timeout_s - time.monotonic())
 
 
 def _wait(follower: Follower, timeout_s: float | None) -> bool:

@@ -1,8 +1,8 @@
 """Sealed segments as open files, for another process that reads them without a request for each record.
 
-SEALED-1  In a sealed, hot segment, frames without a deleted flag are what `Topic.frame_batches` yields, byte for byte.
-    A process with both files open reads these frames alone, however long ago it opened the files. Renaming, relocating
-    and unlinking take nothing from an open file. A rewrite makes two new files.
+SEALED-1  In a sealed, hot segment, frames without a deleted flag are what `Topic.inner.frame_batches` yields, byte for
+    byte. A process with both files open reads these frames alone, however long ago it opened the files. Renaming,
+    relocating and unlinking take nothing from an open file. A rewrite makes two new files.
 SEALED-2  The process asks the log for everything else. These are records in no such segment, runs with a deleted
     record, and data that does not verify. Only the log knows whether a delete is listed. The log reads such records
     itself, and reports errors.

@@ -15,7 +15,8 @@ EXPIRY-2  While the log is open, only a truncation lowers the floor. A clock tha
 EXPIRY-3  The floor is exact as far as the reader needs it. A reader above a segment reads neither the segment's files,
     nor a warm store, nor the cold tier. If the index of a segment cannot be read, the floor is the start of that
     segment.
-EXPIRY-4  `Topic.frames` shows expired records, because the offload takes them. So does every past state in the archive.
+EXPIRY-4  `Topic.inner.frames` shows expired records, because the offload takes them. So does every past state in the
+    archive.
 EXPIRY-5  A branch begins with its parent's records, which are of another time. So its ttl counts from the first record
     of its own: until that one has expired, the branch shows all that it has from its parent. Only the cold tier knows
     which records are the branch's own, because a takeover begins a topic after them. After a truncation, the branch may

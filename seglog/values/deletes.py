@@ -37,19 +37,23 @@ Source: topics engine architecture, sections 1.2 and 3.4; `evict_from` is ours. 
 
 from __future__ import annotations
 
+import re
 from bisect import bisect_left
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from operator import attrgetter
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from seglog.base.values import dataclass
 from seglog.errors import InvalidArgument, InvalidSetting
 from seglog.process import OwnLock
 from seglog.values.canonical import record, text_or_none, whole, whole_or_none, wholes
-from seglog.values.record import Gap, Record
-from seglog.values.seq_set import SEQ_RANGES_MAX, SeqSet
+from seglog.values.record import Gap, Record, tag_fits
+from seglog.values.seq_set import SEQ_RANGES_MAX, SeqSet, seq_set
+
+if TYPE_CHECKING:
+    from seglog.values.protocols import DeleteArguments
 
 __all__ = [
     "NO_DELETES",
@@ -60,6 +64,7 @@ __all__ = [
     "MergedDeletes",
     "TruncateOp",
     "listed_with",
+    "where_of",
 ]
 
 _number = attrgetter("op")
@@ -111,11 +116,7 @@ class DeleteOp:
 
     def tag_fits(self, tag: str | None) -> bool:
         """Return whether a record with that tag is deleted, if its seq is in range."""
-        if self.tag is None:
-            return True
-        if tag is None:
-            return False
-        return tag.startswith(self.tag[:-1]) if self.tag.endswith("*") else tag == self.tag
+        return self.tag is None or tag_fits(tag, self.tag)
 
     def to_json(self) -> dict[str, Any]:
         value: dict[str, Any] = {
@@ -175,6 +176,53 @@ class DeleteWhere:
         last = at_seq if before is None else min(at_seq, before - 1)
         seqs = SeqSet.of([(start, last)]) if self.seqs is None else self.seqs.within(start, last)
         return DeleteOp(number, at_seq, ts_ms, None, self.tag, seqs=seqs)
+
+
+def where_of(
+    conditions: DeleteArguments,
+    epoch: int | None,
+    seq_at: Callable[[int], int],
+    read: Callable[[int | None, int | None], Iterable[Record | Gap]],
+) -> DeleteWhere:
+    """Return the conditions, with seqs of that epoch in the place of times and of a pattern.
+
+    Times become seqs because they never descend. Raise `InvalidArgument` for a pattern that is none.
+    """
+    times = (conditions.get("since_ms"), conditions.get("until_ms"))
+    pattern = conditions.get("grep")
+    where = DeleteWhere(
+        conditions.get("before"),
+        conditions.get("tag"),
+        conditions.get("start"),
+        conditions.get("end"),
+        seq_set(conditions.get("seqs")),
+        conditions.get("epoch"),
+    )
+    if times == (None, None) and pattern is None:
+        return where
+    where = replace(where, epoch=epoch if where.epoch is None else where.epoch)
+    if times[0] is not None:
+        where = replace(where, start=max(where.start or 1, seq_at(times[0])))
+    if times[1] is not None:
+        last = seq_at(times[1] + 1) - 1
+        where = replace(where, end=last if where.end is None else min(where.end, last))
+    is_none = where.end is not None and where.end < (where.start or 1)
+    if is_none or pattern is not None:
+        has_pattern = _pattern(pattern or "")
+        seqs = SeqSet.of_seqs(
+            item.seq
+            for item in (() if is_none else read(where.start, where.end))
+            if isinstance(item, Record) and has_pattern(item.value) and (where.seqs is None or item.seq in where.seqs)
+        )
+        where = replace(where, seqs=seqs, start=None, end=None)
+    return where
+
+
+def _pattern(text: str) -> Callable[[bytes], object]:
+    try:
+        return re.compile(text.encode("utf-8", "surrogateescape")).search
+    except re.error as error:
+        raise InvalidArgument("grep", text, f"a regular expression: {error}") from None
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ from typing import Final, NamedTuple
 
 from seglog.base.values import dataclass
 
-__all__ = ["LABEL_MAX_BYTES", "Gap", "Record", "in_groups"]
+__all__ = ["LABEL_MAX_BYTES", "Gap", "Record", "in_groups", "selected", "tag_fits"]
 
 LABEL_MAX_BYTES: Final = 0xFFFF
 """The length of a tag or node in UTF-8, at most."""
@@ -42,6 +42,26 @@ class Gap:
 
     gap_from: int
     gap_to: int
+
+
+def tag_fits(tag: str | None, wanted: str) -> bool:
+    """Return whether a tag is the wanted one. A trailing `*` makes that a prefix."""
+    if tag is None:
+        return False
+    return tag.startswith(wanted[:-1]) if wanted.endswith("*") else tag == wanted
+
+
+def selected(items: Iterable[Record | Gap], tag: str | None, limit: int | None) -> Iterator[Record | Gap]:
+    """Yield the records with the tag, `limit` of them at most, and the gaps before the last of them."""
+    left = limit
+    for item in items if left != 0 else ():
+        if isinstance(item, Record):
+            if tag is not None and not tag_fits(item.tag, tag):
+                continue
+            left = None if left is None else left - 1
+        yield item
+        if left == 0:
+            return
 
 
 def in_groups(records: Iterable[Record]) -> Iterator[list[Record]]:

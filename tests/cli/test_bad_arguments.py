@@ -123,6 +123,7 @@ _OWN: dict[tuple[str, str], tuple[Case, ...]] = {
     ("read", "grep"): (("(", 2),),
     ("delete", "grep"): (("(", 2),),
     ("delete", "preview"): (("nonsense", 2),),
+    ("delete", "seqs"): (("x", 2), ("9-3", 2)),
     ("evict", "older"): _SPAN,
     ("gc", "retain"): _SPAN,
     ("gc", "grace"): _SPAN,

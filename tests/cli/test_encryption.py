@@ -159,7 +159,7 @@ def test_every_write_of_a_warm_store_carries_the_key(encrypted: str, writes: Wri
         topic.append([b"value"] * 30)
         topic.seal()
         log.checkpoint()
-        wait_until(lambda: topic.bytes_relocated > 0)
+        wait_until(lambda: topic.inner.bytes_relocated > 0)
     assert writes.kinds() == {"PUT data"}
 
 

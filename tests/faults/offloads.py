@@ -224,7 +224,7 @@ class Life:
     def _release(self, log: Log, archive: Archive) -> None:
         result = archive.offload(TOPIC, drop_hot=True)
         self._judge_reported([published.lsn for published in result.published])
-        if log.topic(TOPIC).hot_floor != len(_ALL) + 1:
+        if log.topic(TOPIC).inner.hot_floor != len(_ALL) + 1:
             self.wrong.append("a release without an error left hot copies")
 
     def _read(self, log: Log, _: Archive) -> None:

@@ -14,7 +14,7 @@ import tempfile
 from collections.abc import Iterator
 from enum import Enum
 from pathlib import Path
-from typing import Any
+from typing import Any, is_typeddict
 
 import offload
 import seglog
@@ -95,6 +95,10 @@ def _told(name: str, thing: Any) -> Iterator[str]:
 
 
 def _members(name: str, thing: type) -> Iterator[str]:
+    if is_typeddict(thing):
+        for own, hint in thing.__annotations__.items():
+            yield f"name {name}.{own}: {hint.__forward_arg__}"
+        return
     for own, member in sorted(vars(thing).items()):
         if not own.startswith("_"):
             yield f"name {name}.{own}{_signature(member)}"

@@ -54,7 +54,7 @@ def offloaded(path: Path, remote: str, codec: str, sizes: list[int], *, block_si
         for number, size in enumerate(sizes):
             orders.append([noise[number : number + size]], tag="eu" if number % 3 else None, node="n1")
         orders.seal()
-        frames = tuple(orders.frames(1, len(sizes)))
+        frames = tuple(orders.inner.frames(1, len(sizes)))
         archive.offload("orders")
         [view] = archive.history.snapshot("orders").segments
     bucket, _, prefix = remote.removeprefix("s3://").partition("/")

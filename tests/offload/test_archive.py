@@ -217,7 +217,7 @@ def test_a_hot_copy_is_checked_in_its_own_order_whatever_the_clock_said(tmp_path
         store.delete(keys.data_key(first.vid, first.segments[0].sid))
         with pytest.raises(NoSuchObject):
             archive.offload("t", drop_hot=True)
-        assert log.topic("t").hot_floor == 1
+        assert log.topic("t").inner.hot_floor == 1
 
 
 def test_a_target_below_what_is_offloaded_waits_for_the_delete_before_it(tmp_path: Path) -> None:

@@ -239,7 +239,9 @@ CALLS = {
     "PreviewService.erasure": _of_name("previews.erasure"),
     "PreviewService.local": _of_name("previews.local"),
     "PreviewService.removal": _of_name(
-        "previews.removal", {name: kind for name, kind in DELETE.items() if name != "epoch"}, "before tag end seqs"
+        "previews.removal",
+        {name: DELETE[name] for name in ("before", "tag", "start", "end", "seqs")},
+        "before tag end seqs",
     ),
     "PreviewService.seq_at": _of_name("previews.seq_at", {"ts_ms": "whole"}, ts_ms=1),
     "PreviewService.topic": _of_name("previews.topic", {"detach": "bool", "discard": "bool"}, detach=True),

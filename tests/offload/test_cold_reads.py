@@ -575,7 +575,7 @@ def test_a_hot_copy_that_goes_while_it_is_read_is_read_on_in_the_cold_tier(tmp_p
         found = [next(records).value for _ in range(120)]
         assert store.of_data() == []
         archive.offload("t", drop_hot=True)
-        assert topic.hot_floor == 501
+        assert topic.inner.hot_floor == 501
         store.gets.clear()
         found += [record.value for record in records]
         assert found == wanted
@@ -594,7 +594,7 @@ def test_a_read_over_cold_and_hot_and_the_tail_is_seamless_at_every_start(tmp_pa
         topic.seal()
         archive.offload("t", drop_hot=True)
         topic.append(wanted[60:])
-        assert topic.hot_floor == 61
+        assert topic.inner.hot_floor == 61
         for start in range(1, 101, 3):
             assert [record.value for record in topic.read(start)] == wanted[start - 1 :]
 

@@ -114,7 +114,7 @@ def test_its_hot_copies_stay_though_nobody_was_told_yet(world: World) -> None:
         with pytest.raises(BranchCollected):
             archive.release(BRANCH, at_once=True)
         assert archive.release(BRANCH, at_once=True) == 0
-        assert log.topic(BRANCH).hot_floor == 3
+        assert log.topic(BRANCH).inner.hot_floor == 3
 
 
 def test_who_follows_it_in_a_running_process_is_told(world: World) -> None:

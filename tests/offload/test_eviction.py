@@ -62,7 +62,7 @@ def test_what_is_evicted_is_told_and_stays_in_the_past(
     assert (done.records, done.lsn) == (floor - 1, 3)
     assert newest(archive) == (CommitKind.EVICT, Bounds(floor, 8, floor))
     topic = log.topic("t")
-    assert (topic.earliest_seq, topic.evict_floor, topic.delete_ops()) == (floor, floor, ())
+    assert (topic.earliest_seq, topic.inner.evict_floor, topic.inner.delete_ops()) == (floor, floor, ())
     left = [b"%d" % seq for seq in range(floor, 9)]
     assert values(archive, "t") == values(archive, "t", "head") == left
     assert next(topic.read(1, gaps=True)) == Gap(1, floor - 1)
@@ -95,7 +95,7 @@ def test_others_are_told_too(pair: tuple[Log, Archive], tmp_path: Path, store: M
         assert len(values(two, "t")) == 5
         two.replication.take_over("t")
         topic = two_log.topic("t")
-        assert (topic.evict_floor, topic.earliest_seq) == (4, 4)
+        assert (topic.inner.evict_floor, topic.earliest_seq) == (4, 4)
         ship(two, two_log, "t", b"9")
         assert [item if isinstance(item, Gap) else item.seq for item in topic.read(1, gaps=True)] == [
             Gap(1, 3), 4, 5, 6, 7, 8, 9,
@@ -111,7 +111,7 @@ def test_one_that_the_volume_was_never_told_of_is_one_on_the_branch_of_a_reset(
         two.replication.take_over("t")
     log.topic("t").evict(3)
     assert archive.replication.reset("t", as_branch="mine").changes.deletes == 1
-    assert log.topic("t@mine").evict_floor == 3
+    assert log.topic("t@mine").inner.evict_floor == 3
     assert len(values(archive, "t@mine")) == 6
     assert len(values(archive, "t")) == 8
 
@@ -161,7 +161,7 @@ def test_it_ends_anywhere_and_is_gone_on_from(every: int, tmp_path: Path) -> Non
     for name, place in crashes(base, tmp_path, lambda _, archive: archive.evict("t", 3), every):
         steps += 1
         with place.opened() as (log, archive):
-            is_evicted = log.topic("t").evict_floor == 3
+            is_evicted = log.topic("t").inner.evict_floor == 3
             ship(archive, log, "t", b"4")
             left = [b"3", b"4"] if is_evicted else [b"1", b"2", b"3", b"4"]
             assert values(archive, "t") == values(archive, "t", "head") == left, name
@@ -180,9 +180,9 @@ def test_without_an_archive_it_frees_the_disk(tmp_path: Path) -> None:
         log.checkpoint()
         op = topic.evict(6)
         assert (op.below, op.evict_from) == (6, 1)
-        assert (topic.evict_floor, topic.earliest_seq) == (6, 6)
+        assert (topic.inner.evict_floor, topic.earliest_seq) == (6, 6)
         log.checkpoint()
-        assert topic.hot_floor == 5
+        assert topic.inner.hot_floor == 5
         assert topic.evict(6).evict_from is None  # no record was left to evict
     with seglog.open(tmp_path) as log:
         assert [item if isinstance(item, Gap) else item.seq for item in log.topic("t").read(1, gaps=True)] == [

@@ -60,12 +60,12 @@ def test_every_target_shows_before_an_offload_what_it_shows_after_it(seed: int, 
             clock.ms += chance.randint(0, 3)
         highest = topic.head_seq + 2
         targets = [f"seq:{seq}" for seq in range(1, highest)] + [format_time(ms) for ms in sorted(set(times))]
-        writes, position, segments = _writes(store), topic.position, topic.segments()
+        writes, position, segments = _writes(store), topic.inner.position, topic.inner.segments()
         if writes:
             targets += ["head", "head~1", "head~2", "head~3"]
         before = {at: _shown(archive, at) for at in targets}
         targets = [at for at in targets if not (at.startswith("head~") and before[at] == "needs an offload")]
-        assert (_writes(store), topic.position, topic.segments()) == (writes, position, segments)
+        assert (_writes(store), topic.inner.position, topic.inner.segments()) == (writes, position, segments)
         topic.seal()
         archive.offload("t", drop_hot=chance.random() < 0.5)
         for at in targets:
@@ -74,7 +74,7 @@ def test_every_target_shows_before_an_offload_what_it_shows_after_it(seed: int, 
 
 def _step(chance: random.Random, archive: Archive, topic: Topic, store: CountingStore) -> None:
     act = chance.choices(["append", "delete", "tag", "evict", "truncate", "seal", "offload"], [8, 2, 1, 1, 1, 1, 2])[0]
-    head_seq, floor = topic.head_seq, topic.evict_floor
+    head_seq, floor = topic.head_seq, topic.inner.evict_floor
     if act == "append" or not head_seq:
         topic.append([b"%d" % chance.randrange(10**9)] * chance.randint(1, 4), tag=chance.choice(["a", "b", None]))
     elif act == "delete":

@@ -57,7 +57,7 @@ def archived(tmp_path: Path) -> Iterator[tuple[Log, Archive]]:
 
 def test_a_topic_a_branch_and_each_past_state_are_the_same(archived: tuple[Log, Archive]) -> None:
     log, archive = archived
-    assert log.topic("t").hot_floor > 60
+    assert log.topic("t").inner.hot_floor > 60
     assert [row.seq for row in assert_same(archive, "t") if isinstance(row, Record)] == list(range(10, 77))
     newest = archive.history.snapshot("t").lsn
     for at in ["head", "head~1", "seq:15", "seq:62", "seq:73", *(f"lsn:{lsn}" for lsn in range(1, newest + 2))]:

@@ -73,7 +73,7 @@ def test_head_is_fixed_once_while_each_commit_meets_another_append(
         at = "tag:x" if name_it is _tag else None
         assert [record.seq for record in archive.read("t" if at else "t@b", at=at)] == [1, 2, 3]
         assert topic.head_seq == 4
-        assert len(topic.segments()) == 1  # one seal: no segment has the later records yet
+        assert len(topic.inner.segments()) == 1  # one seal: no segment has the later records yet
 
 
 @pytest.mark.parametrize("name_it", [_restore, _tag])

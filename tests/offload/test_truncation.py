@@ -117,7 +117,7 @@ def test_every_state_before_and_after_it_is_exact(
     assert values(archive, "t@before") == [*old(15), b"more"]
     topic.seal()
     archive.offload("t", drop_hot=True)
-    assert topic.hot_floor == topic.head_seq + 1
+    assert topic.inner.hot_floor == topic.head_seq + 1
     assert values(archive, "t") == now
 
 
@@ -167,9 +167,9 @@ def test_a_remote_that_is_out_of_reach_learns_of_it_later(pair: tuple[Log, Archi
     assert values(archive, "t") == old(9) + new(3, 9)
     assert archive.offload("t").offloaded_seq == 12
     assert kinds(archive) == "OTO"
-    assert (topic.truncate_ops(), archive.status.is_unfinished("t")) == ((), False)
+    assert (topic.inner.truncate_ops(), archive.status.is_unfinished("t")) == ((), False)
     archive.offload("t", drop_hot=True)
-    assert topic.hot_floor == 13
+    assert topic.inner.hot_floor == 13
     assert values(archive, "t") == old(9) + new(3, 9)
 
 
@@ -201,9 +201,9 @@ def test_the_hot_copy_of_what_it_put_in_the_place_of_others_stays_until_its_comm
         topic.append(new(3, 3))
         topic.seal()
         assert archive.release("t", at_once=True) == 0
-        assert topic.hot_floor == 1
+        assert topic.inner.hot_floor == 1
         archive.offload("t", drop_hot=True)
-        assert topic.hot_floor == 7
+        assert topic.inner.hot_floor == 7
         assert values(archive, "t") == old(3) + new(3, 3)
 
 
@@ -238,9 +238,9 @@ def test_nothing_is_released_if_it_comes_while_the_objects_are_read_back(tmp_pat
 
         acting.act = truncate
         assert archive.release("t", at_once=True) == 0
-        assert (topic.hot_floor, topic.epoch, len(context_of(archive).local.attempts("t"))) == (1, 2, 1)
+        assert (topic.inner.hot_floor, topic.epoch, len(context_of(archive).local.attempts("t"))) == (1, 2, 1)
         archive.offload("t", drop_hot=True)
-        assert topic.hot_floor == 7
+        assert topic.inner.hot_floor == 7
         assert values(archive, "t") == old(3) + new(3, 3)
 
 
@@ -383,7 +383,7 @@ def test_appends_that_go_on_all_the_time_stop_it_before_anything_is_removed(
     with pytest.raises(ConcurrentModification):
         archive.truncate("t", 10)
     assert topic.head_seq > 12
-    assert topic.truncate_ops() == ()
+    assert topic.inner.truncate_ops() == ()
 
 
 def test_a_commit_whose_answer_is_lost_is_the_same_one_later(tmp_path: Path, store: MemoryStore) -> None:
@@ -429,7 +429,7 @@ def test_it_ends_anywhere_and_is_gone_on_from(every: int, tmp_path: Path) -> Non
             assert values(archive, "t", "seq:9") == old(9), name
             status = archive.status.topic("t")
             assert (status.pending_lsn, status.diverged_lsn, status.unfinished_attempts) == (None, None, 0), name
-            assert log.topic("t").hot_floor == log.topic("t").head_seq + 1, name
+            assert log.topic("t").inner.hot_floor == log.topic("t").head_seq + 1, name
             named = {str(ref.sid) for past in archive.history.commits("t") for ref in past.commit.segments}
         objects = {key.rpartition("/")[2].removesuffix(".index") for key in place.store.list("") if "/segments/" in key}
         assert objects == named, name
@@ -499,7 +499,7 @@ def test_the_past_that_a_branch_has_in_common_is_whole(pair: tuple[Log, Archive]
     log.topic("t").seal()
     archive.offload("t")
     archive.restore("t", to="head", name="whole")
-    archive.restore("t", to=iso(log.topic("t").last_ts_ms), name="timed")
+    archive.restore("t", to=iso(log.topic("t").inner.last_ts_ms), name="timed")
     for name in ("t@whole", "t@timed"):
         assert values(archive, name) == old(4) + new(9, 4), name
         assert values(archive, name, "lsn:1") == old(12), name
@@ -513,11 +513,11 @@ def test_a_branch_that_begins_within_a_commit_shows_the_whole_state_before_a_tru
 ) -> None:
     log, archive = pair
     topic = log.topic("t")
-    before_ms = topic.last_ts_ms
+    before_ms = topic.inner.last_ts_ms
     clock.ms += 1000
     archive.truncate("t", 5)
     topic.append(new(4, 4))
-    within_ms = topic.last_ts_ms
+    within_ms = topic.inner.last_ts_ms
     clock.ms += 1000
     topic.append(new(5, 8))
     topic.seal()
@@ -547,7 +547,7 @@ def test_an_error_before_the_cut_leaves_all_as_it_was(tmp_path: Path, store: Mem
         with pytest.raises(CatalogError):
             archive.truncate("t", 3)
         assert log.topic("t").head_seq == 6
-        assert log.topic("t").truncate_ops() == ()
+        assert log.topic("t").inner.truncate_ops() == ()
         faulty.plan = ()
         assert archive.truncate("t", 3).records == 4
         assert kinds(archive) == "OOT"

@@ -109,7 +109,7 @@ def work(log: Log) -> None:
         assert topic.append([b"hot" * 30]) == range(head + number, head + number + 1)
     assert log.wal_bytes < 3 * SETTINGS.wal_file_bytes  # checkpoints were made, and some appends waited for them
     assert [record.seq for record in topic.read(head + 1)] == list(range(head + 1, head + 101))
-    assert len(list(topic.frames(head + 1, head + 100))) == 100
+    assert len(list(topic.inner.frames(head + 1, head + 100))) == 100
     log.checkpoint()
     topic.seal()
     topic.delete(tag="old")
@@ -137,7 +137,7 @@ def test_a_segment_store_that_hangs_holds_up_the_relocator_only(
     settled(tmp_path, store)
     store.stuck, store.fails = (call,), fails
     with opened(tmp_path, store) as log:
-        log.topic("t").release(15)  # so that the relocator has a segment to delete
+        log.topic("t").inner.release(15)  # so that the relocator has a segment to delete
         log.topic("t").append([b"." * 100] * 30, tag="old")
         log.topic("t").seal()
         assert store.waiting.wait(30)
@@ -154,7 +154,7 @@ def test_a_segment_store_that_hangs_holds_up_the_relocator_only(
     with opened(tmp_path, store) as log:
         topic = log.topic("t")
         assert [record.seq for record in topic.read(91)][: len(wanted)] == wanted
-        assert len([segment for segment in topic.segments() if not segment.is_hot]) > 3
+        assert len([segment for segment in topic.inner.segments() if not segment.is_hot]) > 3
         alive = [record.seq for record in topic.read()]
         assert alive[: len(wanted)] == wanted  # deletes made during the trouble hold in both tiers
 
@@ -168,8 +168,8 @@ def test_a_read_of_a_store_that_hangs_waits_and_nobody_else_does(tmp_path: Path,
         topic = log.topic("t")
         readers: list[Callable[[], object]] = [
             lambda: [record.seq for record in topic.read(1, 40)],
-            lambda: len(list(topic.frames(1, 40))),
-            lambda: topic.seq_at(topic.segments()[1].min_ts_ms),
+            lambda: len(list(topic.inner.frames(1, 40))),
+            lambda: topic.seq_at(topic.inner.segments()[1].min_ts_ms),
             lambda: topic.truncate(15),
         ]
 
@@ -209,4 +209,4 @@ def test_a_store_that_fails_is_tried_again_and_loses_nothing(tmp_path: Path, cap
     with opened(tmp_path, store) as log:
         topic = log.topic("t")
         assert [record.seq for record in topic.read()] == list(range(1, topic.head_seq + 1))
-        assert [segment.is_hot for segment in topic.segments()[-3:]] == [False, True, True]
+        assert [segment.is_hot for segment in topic.inner.segments()[-3:]] == [False, True, True]

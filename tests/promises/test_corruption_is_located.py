@@ -103,7 +103,7 @@ def test_a_damaged_segment_is_never_offloaded(sealed: Log, tmp_path: Path) -> No
     with offload.attach(sealed, f"file://{tmp_path}/archive") as archive, pytest.raises(FileCorrupt):
         archive.offload("t", drop_hot=True)
     assert not list((tmp_path / "archive").glob("*/log/*"))
-    assert sealed.topic("t").hot_floor == 1
+    assert sealed.topic("t").inner.hot_floor == 1
 
 
 @pytest.fixture

@@ -95,7 +95,8 @@ class Matrix:
             if errors and not [record for record in found if record not in records]:
                 missing = [seq for seq, *_ in records if seq not in {seq for seq, *_ in found}]
                 if any(
-                    log.topic(name).segments()[_segment(log, name, seq)].first_seq != _number(path) for seq in missing
+                    log.topic(name).inner.segments()[_segment(log, name, seq)].first_seq != _number(path)
+                    for seq in missing
                 ):
                     return f"{missing} of {name} are lost with it"
                 verdict = "detected"
@@ -111,7 +112,7 @@ class Matrix:
 
 
 def _segment(log: Log, name: str, seq: int) -> int:
-    return [segment.last_seq >= seq for segment in log.topic(name).segments()].index(True)
+    return [segment.last_seq >= seq for segment in log.topic(name).inner.segments()].index(True)
 
 
 def _number(path: str) -> int:

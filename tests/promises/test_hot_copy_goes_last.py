@@ -35,10 +35,10 @@ def test_the_lag_is_waited_for(log: Log, remote: str, clock: HandClock) -> None:
         assert archive.offload("t").released_seq == 0
         clock.ms += 4 * 3600 * 1000 - 1
         assert archive.offload("t").released_seq == 0
-        assert log.topic("t").hot_floor == 1
+        assert log.topic("t").inner.hot_floor == 1
         clock.ms += 1
         assert archive.offload("t").released_seq == 2
-        assert log.topic("t").hot_floor == 3
+        assert log.topic("t").inner.hot_floor == 3
 
 
 def test_a_clock_that_goes_back_releases_nothing(log: Log, remote: str, clock: HandClock) -> None:
@@ -64,7 +64,7 @@ def test_a_hot_copy_stays_if_one_before_it_was_not_read_back(
         else:
             context_of(archive).local.save(attempt=replace(first, state=state))
         assert archive.release("t", at_once=True) == 0
-        assert log.topic("t").hot_floor == 1
+        assert log.topic("t").inner.hot_floor == 1
         context_of(archive).local.save(attempt=first)
         assert archive.release("t", at_once=True) == second.last_seq == 3
 
@@ -75,9 +75,9 @@ def test_retention_waives_the_lag_up_to_the_last_record_that_is_due(log: Log, tm
         archive.offload("t")
         log.topic("t").append([b"c"])
         log.topic("t").seal()
-        assert log.topic("t").due_seq == 2
+        assert log.topic("t").inner.due_seq == 2
         assert archive.offload("t").released_seq == 2
-        assert log.topic("t").hot_floor == 3
+        assert log.topic("t").inner.hot_floor == 3
 
 
 @pytest.mark.parametrize("part", ["data", "index", "commit"])
@@ -97,7 +97,7 @@ def test_a_remote_copy_that_is_not_what_was_sent_keeps_the_hot_one(
             path.write_bytes(whole[:-1] if how == "cut" else whole[:20] + bytes([whole[20] ^ 1]) + whole[21:])
         with pytest.raises((CatalogError, OffloadError)):
             archive.offload("t", drop_hot=True)
-        assert log.topic("t").hot_floor == 1
+        assert log.topic("t").inner.hot_floor == 1
         assert [record.value for record in log.topic("t").read()] == [b"a", b"b"]
         path.write_bytes(whole)
         assert archive.offload("t", drop_hot=True).released_seq == 2

@@ -133,7 +133,7 @@ def _shoot(tmp_path: Path, place: Place, *, kills: int, seed: int) -> None:
         ):
             log.topic(TOPIC).seal()
             archive.offload(TOPIC, drop_hot=True)
-            assert log.topic(TOPIC).hot_floor == log.topic(TOPIC).head_seq + 1
+            assert log.topic(TOPIC).inner.hot_floor == log.topic(TOPIC).head_seq + 1
             total += _read_all(log)
             _check_finished(archive, remote)
         shutil.rmtree(directory)

@@ -104,7 +104,7 @@ class _History:
 
     def truncate(self) -> None:
         seq = self.model.head - self.random.randint(0, 1)
-        if seq > max(self.log.topic("t").evict_floor, 1):
+        if seq > max(self.log.topic("t").inner.evict_floor, 1):
             self.archive.truncate("t", seq)
             self.model.shown = {each: value for each, value in self.model.shown.items() if each < seq}
             self.model.head = seq - 1

@@ -62,7 +62,7 @@ def test_a_million_unsealed_records_cost_their_index_and_no_more(tmp_path: Path)
         assert size / MILLION <= 28
         log.checkpoint()
         assert sum(sys.getsizeof(getattr(tail, name)) for name in tail.__slots__) < 10_000
-        infos = log.topic("t").segments()
+        infos = log.topic("t").inner.segments()
         assert sum(sys.getsizeof(info) for info in infos) / MILLION < 0.1
 
 
@@ -85,7 +85,7 @@ def test_nothing_else_grows_with_the_records(tmp_path: Path) -> None:
             sealed, _ = tracemalloc.get_traced_memory()
         finally:
             tracemalloc.stop()
-        assert topic.sealed_seq == records + BATCH
+        assert topic.inner.sealed_seq == records + BATCH
         assert (unsealed - before) / records <= 30
         assert (sealed - before) / records <= 1
 

@@ -95,7 +95,7 @@ class TopicModel(RuleBasedStateMachine):
         values = [b"%d %s" % (head + 1 + index, b"." * size) for index in range(count)]
         times = None
         if later_ms is not None and durability != "ephemeral":
-            times = [*accumulate(later_ms[:count], initial=self.topic.last_ts_ms)][1:]
+            times = [*accumulate(later_ms[:count], initial=self.topic.inner.last_ts_ms)][1:]
         if times is not None and times[-1] > self.clock.ms + 300_000:
             with pytest.raises(InvalidArgument, match="five minutes"):
                 self.topic.append(values, tag=tag, durability=own, times_ms=times)
@@ -137,16 +137,16 @@ class TopicModel(RuleBasedStateMachine):
         self.topic.seal()
         self.journal.acked["t"] = len(self.journal.tried["t"])
         ephemeral = self.journal.ephemeral.get("t", set())
-        assert {*range(self.topic.sealed_seq + 1, self.topic.head_seq + 1)} <= ephemeral
+        assert {*range(self.topic.inner.sealed_seq + 1, self.topic.head_seq + 1)} <= ephemeral
 
     @rule()
     def checkpoint(self) -> None:
         self.journal.checkpoint(self.log)
 
-    @precondition(lambda self: self.topic.sealed_seq >= self.topic.hot_floor)
+    @precondition(lambda self: self.topic.inner.sealed_seq >= self.topic.inner.hot_floor)
     @rule(part=st.floats(0, 1))
     def release(self, part: float) -> None:
-        floor, sealed = self.topic.hot_floor, self.topic.sealed_seq
+        floor, sealed = self.topic.inner.hot_floor, self.topic.inner.sealed_seq
         self.journal.release(self.log, "t", floor + int(part * (sealed - floor)))
 
     @precondition(lambda self: self.settings.hot_retain_segments == 0)
@@ -211,9 +211,9 @@ class TopicModel(RuleBasedStateMachine):
     def _check_front(self, items: list[Record | Gap]) -> None:
         """Check that the topic begins with the first record that is there or lost, where no search asks a store."""
         topic = self.topic
-        if topic.earliest_seq >= topic.hot_floor and not engine_of(self.log).state("t").warm:
+        if topic.earliest_seq >= topic.inner.hot_floor and not engine_of(self.log).state("t").warm:
             ends = [(item.gap_from, item.gap_to) if isinstance(item, Gap) else (item.seq, item.seq) for item in items]
-            floor = topic.evict_floor
+            floor = topic.inner.evict_floor
             assert topic.earliest_seq == next((max(a, floor) for a, z in ends if z >= floor), topic.head_seq + 1)
 
     def _check_batches(self, items: list[Record | Gap]) -> None:

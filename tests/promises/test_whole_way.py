@@ -43,10 +43,10 @@ def test_a_log_is_byte_identical_from_hot_from_cold_and_from_a_branch(
     topic = log.topic(name)
     assert _joined(topic.read()) == text(name)
     topic.seal()
-    assert len(topic.segments()) > 3
+    assert len(topic.inner.segments()) > 3
     with offload.attach(log, remote) as archive:
         archive.offload(name, drop_hot=True)
-        assert topic.hot_floor == topic.head_seq + 1
+        assert topic.inner.hot_floor == topic.head_seq + 1
         assert not list((tmp_path / "data" / "topics").glob("*/*.data"))
         assert _joined(topic.read()) == text(name)
 

@@ -13,7 +13,7 @@ import pytest
 import seglog.process
 import seglog.startup.replay
 import seglog.wal.manifest
-from seglog import Log, Producer, TopicConfig
+from seglog import Log, Producer, TopicConfig, inner_topic
 from seglog.aio import AsyncLog
 from seglog.aio.append_queue import commit
 from seglog.aio.merged import Ack, Part
@@ -318,11 +318,11 @@ def section_end(journal: Journal, section: int) -> int:
 
 def before_a_follower_begins(monkeypatch: pytest.MonkeyPatch, work: Callable[[], None]) -> None:
     """Do `work` once, when the next follower has looked at the truncations, and finds the seq at which it begins."""
-    begin = Topic._begin
+    begin = inner_topic.begin
 
     def late(*given: Any) -> Any:
-        monkeypatch.setattr(Topic, "_begin", begin)
+        monkeypatch.setattr(inner_topic, "begin", begin)
         work()
         return begin(*given)
 
-    monkeypatch.setattr(Topic, "_begin", late)
+    monkeypatch.setattr(inner_topic, "begin", late)

@@ -67,7 +67,7 @@ def live(
     clock.ms -= 5_000
     with seglog.open(directory, files=files, settings=later or settings, clock=clock, upkeep=InCaller) as log:
         topics.delete(log, "cut", log.topic("cut").head_seq)
-        topics.truncate(log, "cut", max(5, log.topic("cut").hot_floor))
+        topics.truncate(log, "cut", max(5, log.topic("cut").inner.hot_floor))
         topics.append(log, "cut", 5)
         topics.configure(log, "cut", TopicConfig(cap_records=3))
         topics.append(log, "cut", 2)
@@ -84,7 +84,7 @@ def live_on(log: Log, journal: Journal) -> None:
         if log.has_topic(name):
             topics.append(log, name, 2)
             head, topic = log.topic(name).head_seq, log.topic(name)
-            topics.truncate(log, name, max(head, topic.hot_floor, topic.evict_floor))
+            topics.truncate(log, name, max(head, topic.inner.hot_floor, topic.inner.evict_floor))
             topics.append(log, name, 2, "disk")
             topics.evict(log, name, head)
             topics.configure(log, name, TopicConfig(cap_records=1))

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import seglog
-from seglog import InvalidArgument, Misuse, Record, TopicConfig, aio
+from seglog import InvalidArgument, Misuse, Record, TopicConfig, aio, inner_topic
 from seglog.base.arguments import Within, checked
 from seglog.engine.upkeep import InCaller
 from seglog.journal import journal
@@ -28,6 +28,7 @@ from tests.worlds.log_calls import (
     FOLLOW,
     LOG,
     READ,
+    SELECTION,
     STREAM,
     STREAM_OPTIONAL,
     World,
@@ -107,6 +108,7 @@ JOURNAL = {
 
 def test_every_call_has_a_row_for_every_argument() -> None:
     wanted = calls_of(seglog, values=(*VALUES, *PORTS)) | calls_of(journal, values=VALUES)
+    wanted |= {name: each for name, each in calls_of(inner_topic).items() if name.startswith("Inner")}
     wanted = {name: arguments for name, arguments in wanted.items() if not name.endswith((".from_json", ".to_json"))}
     assert {name: frozenset(row.takes) for name, row in (LOG | JOURNAL).items()} == wanted
 
@@ -114,11 +116,11 @@ def test_every_call_has_a_row_for_every_argument() -> None:
 def test_a_wrong_argument_is_refused_by_its_name_and_nothing_changes(world: World) -> None:
     """The test sees only those changes in memory that reads and properties show."""
     before, read = contents(world.root), list(world.topic.read())
-    state = (world.topic.position, world.log.topics(), world.topic.delete_ops(), world.log.topic_defaults)
+    state = (world.topic.inner.position, world.log.topics(), world.topic.inner.delete_ops(), world.log.topic_defaults)
     for name, row in (LOG | CONSTRUCTED | JOURNAL).items():
         assert refused(world, name, row, Misuse) == []
         assert contents(world.root) == before, name
-        now = (world.topic.position, world.log.topics(), world.topic.delete_ops(), world.log.topic_defaults)
+        now = (world.topic.inner.position, world.log.topics(), world.topic.inner.delete_ops(), world.log.topic_defaults)
         assert now == state, name
         assert list(world.topic.read()) == read, name
     assert world.topic.append([b"z"]) == range(11, 12)
@@ -138,11 +140,12 @@ ASYNC = {
     "append": (APPEND, APPEND_OPTIONAL, {"values": [b"x"]}),
     "append_once": (APPEND, APPEND_OPTIONAL, {"values": [b"x"]}),
     "append_stream": (STREAM, STREAM_OPTIONAL, {"chunks": Chunks()}),
-    "read": ({**READ, "since_ms": "whole", "until_ms": "whole", "gaps": "bool"}, "start end since_ms until_ms", {}),
-    "follow": (FOLLOW, "start epoch timeout_s", {"timeout_s": 0}),
+    "read": ({**READ, **SELECTION, "limit": "whole", "gaps": "bool"}, "start end since_ms until_ms tag limit", {}),
+    "read_arrow": ({**READ, **SELECTION, "text": "bool"}, "start end since_ms until_ms tag", {}),
+    "follow": (FOLLOW, "start epoch timeout_s tag", {"timeout_s": 0}),
     "delete": (DELETE, DELETE_OPTIONAL, {"tag": "eu"}),
     "evict": ({"before": "whole"}, "", {}),
-    "truncate": ({"seq": "whole", "position": "position"}, "position", {"seq": 3}),
+    "truncate": ({"seq": "whole"}, "", {}),
     "seq_at": ({"ts_ms": "whole"}, "", {}),
 }
 ASYNC_LOG = {
@@ -255,5 +258,5 @@ def test_a_wrong_number_of_arguments_is_pythons_own_error(world: World) -> None:
 def test_a_port_is_what_has_its_names(world: World) -> None:
     world.log.attach_cold(SimpleNamespace(read=None))  # type: ignore[arg-type]
     world.log.detach_cold()
-    world.topic.settle_truncation(TruncateOp(3, 0, 1))
+    world.topic.inner.settle_truncation(TruncateOp(3, 0, 1))
     assert next(iter(world.topic.read())) == Record(1, world.topic.read().__next__().ts_ms, b"x", "eu")

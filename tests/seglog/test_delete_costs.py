@@ -29,7 +29,7 @@ READS: dict[str, Callable[[Topic], int]] = {
     "read": lambda topic: sum(1 for _ in topic.read()),
     "read_batches": lambda topic: sum(map(len, topic.read_batches())),
     "read_arrays": lambda topic: sum(map(len, topic.read_arrays())),
-    "frames": lambda topic: sum(1 for _ in topic.frames(topic.hot_floor, topic.head_seq)),
+    "frames": lambda topic: sum(1 for _ in topic.inner.frames(topic.inner.hot_floor, topic.head_seq)),
 }
 
 
@@ -68,7 +68,7 @@ def test_what_a_checkpoint_does_follows_the_number_of_deletes_and_not_its_square
     for number in (100, 400):
         for each in range(number):
             WAYS[way](topic, each)
-        topic.settle_deletes(1)
+        topic.inner.settle_deletes(1)
         topic.append([b"x"])
         for each in range(number):
             WAYS[way](topic, each)
@@ -150,7 +150,9 @@ def test_a_checkpoint_is_asked_for_when_there_are_many_by_tag(log: Log, monkeypa
         pending.append(len(engine_of(log).state("t").pending))
     assert max(pending) < 50
     kept = topic.config.keep_history
-    assert [op.tag for op in topic.delete_ops()] == [f"gone-{number}" for number in range(0 if kept else 150 + 50, 200)]
+    assert [op.tag for op in topic.inner.delete_ops()] == [
+        f"gone-{number}" for number in range(0 if kept else 150 + 50, 200)
+    ]
 
 
 def test_a_checkpoint_flags_what_was_acknowledged_since_the_last_one(log: Log, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -182,7 +184,7 @@ def test_records_that_take_the_seqs_of_acknowledged_ones_are_flagged_by_their_ow
     topic.delete(before=1701)
     log.checkpoint()
     assert [record.seq for record in topic.read()] == [*range(1701, 2001)]
-    for op in topic.delete_ops():
-        topic.settle_deletes(op.op)
-    flags = [read_header(frame).flags & DELETED for frame in topic.frames(topic.hot_floor, 2000)]
-    assert flags == [DELETED] * (1701 - topic.hot_floor) + [0] * 300
+    for op in topic.inner.delete_ops():
+        topic.inner.settle_deletes(op.op)
+    flags = [read_header(frame).flags & DELETED for frame in topic.inner.frames(topic.inner.hot_floor, 2000)]
+    assert flags == [DELETED] * (1701 - topic.inner.hot_floor) + [0] * 300

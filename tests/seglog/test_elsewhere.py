@@ -27,7 +27,7 @@ def followed(disk: SimulatedDisk) -> None:
     topic.append([b"a", b"b"], key="order-1")
     topic.append([b"c"], producer=ProducerBatch("shop", 0, 0))
     log.mark_elsewhere("t", log.known_appends("t"))
-    log.delete_topic("t", position=topic.position)
+    log.delete_topic("t", position=topic.inner.position)
 
 
 def test_an_append_to_a_topic_that_the_directory_follows_is_refused_with_the_call_to_make() -> None:
@@ -62,7 +62,7 @@ def test_a_takeover_ends_the_mark_and_gives_the_topic_its_producers_and_keys(is_
     assert topic.append_once([b"a", b"b"], key="order-1") == Appended(range(1, 3), True)
     assert topic.append_once([b"c"], producer=ProducerBatch("shop", 0, 0)) == Appended(range(3, 4), True)
     assert topic.append([b"d"], producer=ProducerBatch("shop", 0, 1)) == range(4, 5)
-    log.delete_topic("t", position=topic.position)
+    log.delete_topic("t", position=topic.inner.position)
     assert log.topic("t").append([b"e"], producer=ProducerBatch("shop", 0, 0)) == range(1, 2), "a deletion ends them"
 
 

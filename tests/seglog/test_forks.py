@@ -22,6 +22,7 @@ import pytest
 import seglog
 from seglog import DirectoryInUse, Log, LogSettings, OpenedByParent, Record, TopicConfig, TruncateOp, aio
 from seglog.base.ownership import Owned, check_process, is_foreign
+from seglog.inner_topic import InnerTopic
 from seglog.journal.journal import Journal
 from tests.children import in_child, outcome_of, quiet_fork
 from tests.faults.files import UnsyncedFiles
@@ -63,32 +64,33 @@ def calls_on(log: Log) -> dict[str, Callable[[], Any]]:
         "append_stream": lambda: topic.append_stream([b"x"]),
         "append_once": lambda: topic.append_once([b"x"], producer=seglog.ProducerBatch("p", 0, 0)),
         "append at a head": lambda: topic.append([b"x"], if_head=27),
-        "producer": lambda: topic.producer("p"),
+        "known_producer": lambda: topic.inner.known_producer("p"),
+        "bounds": topic.bounds,
         "incarnation": topic.incarnation,
         "append ephemeral": lambda: topic.append([b"x"], durability="ephemeral"),
         "delete": lambda: topic.delete(before=2),
         "evict": lambda: topic.evict(2),
         "truncate": lambda: topic.truncate(3),
         "seal": topic.seal,
-        "release": lambda: topic.release(3),
-        "settle_deletes": lambda: topic.settle_deletes(1),
-        "settle_truncation": lambda: topic.settle_truncation(TruncateOp(3, 1, 1)),
-        "delete_ops": topic.delete_ops,
-        "truncate_ops": topic.truncate_ops,
+        "release": lambda: topic.inner.release(3),
+        "settle_deletes": lambda: topic.inner.settle_deletes(1),
+        "settle_truncation": lambda: topic.inner.settle_truncation(TruncateOp(3, 1, 1)),
+        "delete_ops": topic.inner.delete_ops,
+        "truncate_ops": topic.inner.truncate_ops,
         "topic retention": topic.enforce_retention,
         "read": topic.read,
         "read_batches": topic.read_batches,
         "read_arrays": topic.read_arrays,
         "read_arrow": topic.read_arrow,
-        "frames": lambda: topic.frames(1, 2),
-        "frame_batches": lambda: topic.frame_batches(1, 2),
-        "sealed_files": lambda: topic.sealed_files(1, 2),
+        "frames": lambda: topic.inner.frames(1, 2),
+        "frame_batches": lambda: topic.inner.frame_batches(1, 2),
+        "sealed_files": lambda: topic.inner.sealed_files(1, 2),
         "follow": topic.follow,
-        "follower": topic.follower,
+        "follower": topic.inner.follower,
         "seq_at": lambda: topic.seq_at(0),
-        "changed_since": lambda: topic.changed_since(0),
-        "sealed_version": lambda: topic.sealed_version(1),
-        "segments": topic.segments,
+        "changed_since": lambda: topic.inner.changed_since(0),
+        "sealed_version": lambda: topic.inner.sealed_version(1),
+        "segments": topic.inner.segments,
         "topic": lambda: log.topic("t"),
         "get_topic": lambda: log.get_topic("t"),
         "create_topic": lambda: log.create_topic("new"),
@@ -125,13 +127,11 @@ def calls_on(log: Log) -> dict[str, Callable[[], Any]]:
         "disk_reject_bytes",
     ):
         calls[name] = lambda name=name: getattr(log, name)  # type: ignore[misc]
-    for name in ("exists", "topic_id", "config", "first_seq", "head_seq", "hot_floor", "earliest_seq", "evict_floor"):
+    for name in ("exists", "config", "first_seq", "head_seq", "earliest_seq", "epoch"):
         calls[name] = lambda name=name: getattr(topic, name)  # type: ignore[misc]
-    for name in ("epoch", "position", "sealed_seq", "last_ts_ms", "record_count_hot", "bytes_hot", "bytes_relocated"):
-        calls[name] = lambda name=name: getattr(topic, name)  # type: ignore[misc]
-    calls["due_seq"] = lambda: topic.due_seq
-    calls["known_keys"] = lambda: topic.known_keys
-    calls["forgotten_producers"] = lambda: topic.forgotten_producers
+    for name, member in vars(InnerTopic).items():
+        if isinstance(member, property):
+            calls[name] = lambda name=name: getattr(topic.inner, name)  # type: ignore[misc]
     return calls
 
 
@@ -148,11 +148,11 @@ def test_each_call_in_a_child_raises_and_the_parent_goes_on(tmp_path: Path, log:
 
 
 def test_no_public_call_is_missing_here(log: Log) -> None:
-    """The classes Log and Topic list the public calls."""
+    """The classes Log, Topic and InnerTopic list the public calls."""
     named = {name.split()[-1] for name in calls_on(log)} | {"enforce_retention", "topic_defaults", "disk_reject_bytes"}
-    there = {name for kind in (Log, seglog.Topic) for name in vars(kind) if not name.startswith("_")}
-    # A child may call `close`. `name` is an attribute of the topic object.
-    assert there - named == {"close", "name"}
+    there = {name for kind in (Log, seglog.Topic, InnerTopic) for name in vars(kind) if not name.startswith("_")}
+    # A child may call `close`. `name` is an attribute of the topic object, and so is `inner`.
+    assert there - named == {"close", "inner", "name"}
 
 
 def test_the_error_says_what_to_do(log: Log) -> None:
@@ -181,7 +181,7 @@ def test_readers_on_their_way_end_at_their_next_record(log: Log) -> None:
         "batches": topic.read_batches(),
         "arrays": topic.read_arrays(),
         "Arrow": topic.read_arrow(),
-        "frame batches": topic.frame_batches(1, 27),
+        "frame batches": topic.inner.frame_batches(1, 27),
         "follow": topic.follow(),
     }
     for reader in readers.values():
@@ -539,7 +539,8 @@ def test_asyncio_objects_belong_to_their_process_too(tmp_path: Path) -> None:
                 "reclaim": log.reclaim,
                 "remove": log.remove,
             }
-            plain = {"topic": lambda: log.topic("t"), "get_topic": lambda: log.get_topic("t"), "topics": log.topics}
+            calls["topics"] = log.topics
+            plain = {"topic": lambda: log.topic("t"), "get_topic": lambda: log.get_topic("t")}
 
             def everything() -> dict[str, str]:
                 outcomes = {name: step(call()) for name, call in calls.items()}

@@ -67,7 +67,7 @@ def test_the_old_directory_is_read() -> None:
         ]
         assert (orders.config, orders.first_seq, orders.head_seq) == (CONFIG, 101, 106)
         assert list(orders.read(101)) == [Record(102 + number, T0 + 61, b"%d" % number) for number in range(5)]
-        assert orders.delete_ops() == (DeleteOp(1, 106, T0 + 61, None, "gr*"),)
+        assert orders.inner.delete_ops() == (DeleteOp(1, 106, T0 + 61, None, "gr*"),)
 
 
 def test_the_directory_is_read() -> None:

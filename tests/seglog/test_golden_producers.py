@@ -19,8 +19,8 @@ def test_the_directory_is_read() -> None:
     clock = HandClock(T0 + 100)
     with seglog.open("/log", files=on_disk(golden(OLD_WITH_PRODUCERS)), settings=SETTINGS, clock=clock) as log:
         topic = log.topic("orders")
-        assert topic.producer("pr\u00fcfer") == Producer(4, T0 + 61, (Batch(0, 15, 3),))
-        assert topic.producer("bridge") == Producer(0, T0 + 61, (Batch(4711, 13, 1), Batch(4800, 19, 1)))
+        assert topic.inner.known_producer("pr\u00fcfer") == Producer(4, T0 + 61, (Batch(0, 15, 3),))
+        assert topic.inner.known_producer("bridge") == Producer(0, T0 + 61, (Batch(4711, 13, 1), Batch(4800, 19, 1)))
         assert list(topic.read(13, gaps=True)) == [
             Record(13, T0, b"offset", "eu"),
             Gap(14, 14),
@@ -44,7 +44,7 @@ def test_a_flipped_byte_of_the_wal_is_reported_or_leaves_whole_batches(caplog: p
         port = on_disk({**golden(OLD_WITH_PRODUCERS), name: bytes(damaged)})
         try:
             with seglog.open("/log", files=port, settings=SETTINGS, clock=HandClock(T0 + 100)) as log:
-                bridge = log.topic("orders").producer("bridge")
+                bridge = log.topic("orders").inner.known_producer("bridge")
                 assert bridge is not None
                 assert (log.topic("orders").head_seq, bridge.number) in allowed
         except FileCorrupt:

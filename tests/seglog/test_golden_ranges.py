@@ -24,7 +24,7 @@ def test_the_directory_is_read() -> None:
     with seglog.open("/log", files=on_disk(golden(WITH_RANGES)), settings=SETTINGS, clock=clock) as log:
         topic = log.topic("orders")
         assert [record.seq for record in topic.read()] == [1, 2, 6, 7, 8, 9, 11]
-        assert topic.delete_ops() == (
+        assert topic.inner.delete_ops() == (
             DeleteOp(1, 12, T0, seqs=SeqSet.of([(3, 5)])),
             DeleteOp(2, 12, T0, tag="e*", seqs=SeqSet.of_seqs([7, 9, 10])),
             DeleteOp(3, 13, T0 + 61, seqs=SeqSet.of([(12, 13)])),

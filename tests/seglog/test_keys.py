@@ -57,11 +57,11 @@ def test_the_same_key_again_returns_its_seqs_and_appends_nothing(tmp_path: Path)
         assert topic.append_once(BOTH, key="one") == Appended(range(1, 3), False)
         topic.append([b"between"])
         assert topic.append([b"c"], key="two", tag="x", durability="memory") == range(4, 5)
-        position = topic.position
+        position = topic.inner.position
         for _ in range(3):
             assert topic.append(BOTH, key="one") == range(1, 3)
             assert topic.append_once([b"c"], key="two") == Appended(range(4, 5), True)
-        assert topic.position == position
+        assert topic.inner.position == position
         assert values_in(log) == [b"a", b"b", b"between", b"c"]
         assert log.topic("u").append_once([b"c"], key="two") == Appended(range(1, 2), False)
 
@@ -70,13 +70,13 @@ def test_a_key_with_other_values_is_refused_and_takes_no_seq(tmp_path: Path) -> 
     with reopened(tmp_path / "log") as log:
         topic = log.topic("t")
         topic.append(BOTH, key="one")
-        before = topic.position, keys_of(log, "t")
+        before = topic.inner.position, keys_of(log, "t")
         for values in ([b"a"], [b"a", b"B"], [b"ab", b""], [b"", b"ab"], [b"a", b"b", b""], [b"b", b"a"]):
             with pytest.raises(KeyReused):
                 topic.append(values, key="one")
         with pytest.raises(HeadMoved):
             topic.append([b"x"], key="two", if_head=1)
-        assert (topic.position, keys_of(log, "t")) == before
+        assert (topic.inner.position, keys_of(log, "t")) == before
         assert topic.append(BOTH, key="one", if_head=0) == range(1, 3)
         assert topic.append([b"x"], key="two", if_head=2) == range(3, 4)
 
@@ -226,11 +226,11 @@ def test_a_topic_with_as_many_keys_as_it_takes_refuses_a_new_one_and_forgets_non
         for number in range(3):
             topic.append([b"x"], key=f"{number}")
             clock.ms += 1_000
-        before = topic.position
+        before = topic.inner.position
         with pytest.raises(TooManyKeys, match="keeps 3 keys, and the oldest one ends in 7001 ms") as caught:
             topic.append([b"x"], key="new")
         assert (caught.value.topic, caught.value.limit, caught.value.free_ms) == ("t", 3, 7_001)
-        assert topic.position == before
+        assert topic.inner.position == before
         assert [topic.append([b"x"], key=f"{number}").start for number in range(3)] == [1, 2, 3]
         assert topic.append([b"x"], producer=of(0)) == range(4, 5)
         assert topic.append([b"x"]) == range(5, 6)
@@ -240,11 +240,11 @@ def test_a_topic_with_as_many_keys_as_it_takes_refuses_a_new_one_and_forgets_non
         clock.ms += 1
         assert topic.append([b"x"], key="new") == range(6, 7)
         assert names_in(log) == ["1", "2", "new"]
-        assert topic.known_keys == 3
+        assert topic.inner.known_keys == 3
     with _opened(tmp_path / "log", clock) as log:
         with pytest.raises(TooManyKeys):
             log.topic("t").append([b"x"], key="newer")
-        assert (log.topic("t").known_keys, log.topic("u").known_keys) == (3, 0)
+        assert (log.topic("t").inner.known_keys, log.topic("u").inner.known_keys) == (3, 0)
 
 
 def test_keys_and_producers_take_no_place_from_each_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -258,7 +258,7 @@ def test_keys_and_producers_take_no_place_from_each_other(tmp_path: Path, monkey
                 topic.append([b"x"], key=name)
         with pytest.raises(TooManyKeys):
             topic.append([b"x"], key="r")
-        assert topic.forgotten_producers == 2
+        assert topic.inner.forgotten_producers == 2
         copy = killed(tmp_path / "copy", log)
     for place in (tmp_path / "log", copy):
         with reopened(place) as log:

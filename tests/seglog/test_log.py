@@ -85,27 +85,34 @@ def test_everything_is_there_again_after_a_restart(tmp_path: Path) -> None:
         topic.append([b"%d" % seq for seq in range(95)], tag="t")
         op = topic.delete(before=5)
         topic.seal()
-        topic.release(20)
+        topic.inner.release(20)
         topic.append([b"after"])
         log.create_topic("b@x", first_seq=7, ts_floor_ms=123)
-        before = (topic.head_seq, topic.hot_floor, topic.sealed_seq, topic.last_ts_ms, topic.bytes_hot, topic.topic_id)
+        before = (
+            topic.head_seq,
+            topic.inner.hot_floor,
+            topic.inner.sealed_seq,
+            topic.inner.last_ts_ms,
+            topic.inner.bytes_hot,
+            topic.inner.topic_id,
+        )
         records = list(topic.read(21))
     for _ in range(2):
         with seglog.open(tmp_path / "data", settings=SMALL) as log:
             topic = log.topic("a")
             assert log.topics() == ["a", "b@x"]
             assert topic.config == config
-            assert topic.delete_ops() == (op,)
+            assert topic.inner.delete_ops() == (op,)
             assert before == (
                 topic.head_seq,
-                topic.hot_floor,
-                topic.sealed_seq,
-                topic.last_ts_ms,
-                topic.bytes_hot,
-                topic.topic_id,
+                topic.inner.hot_floor,
+                topic.inner.sealed_seq,
+                topic.inner.last_ts_ms,
+                topic.inner.bytes_hot,
+                topic.inner.topic_id,
             )
             assert list(topic.read(21)) == records
-            assert (log.topic("b@x").head_seq, log.topic("b@x").last_ts_ms) == (6, 123)
+            assert (log.topic("b@x").head_seq, log.topic("b@x").inner.last_ts_ms) == (6, 123)
 
 
 def test_an_idle_open_and_close_writes_no_snapshot(tmp_path: Path) -> None:
@@ -339,7 +346,7 @@ def test_a_file_of_flags_from_before_a_delete_does_not_bring_records_back(tmp_pa
         before = idx.read_bytes()
         topic.delete(tag="x", before=3)
         log.checkpoint()
-        assert topic.segments()[0].dead_records == 2
+        assert topic.inner.segments()[0].dead_records == 2
     after = idx.read_bytes()
     assert len(after) == len(before)
     idx.write_bytes(before)
@@ -351,8 +358,8 @@ def test_a_file_of_flags_from_before_a_delete_does_not_bring_records_back(tmp_pa
     with seglog.open(tmp_path / "log") as log:
         assert [record.seq for record in log.topic("t").read(1)] == [3, 4]
         log.topic("t").truncate(4)
-        assert log.topic("t").segments()[0].dead_records == 2
+        assert log.topic("t").inner.segments()[0].dead_records == 2
         log.topic("t").truncate(2)
     with seglog.open(tmp_path / "log") as log:
-        assert log.topic("t").segments()[0].dead_records == 1
+        assert log.topic("t").inner.segments()[0].dead_records == 1
         assert list(log.topic("t").read(1)) == []

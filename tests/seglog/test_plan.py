@@ -61,10 +61,10 @@ def test_topics_that_nobody_touched_are_sealed_for_their_age(tmp_path: Path) -> 
         log.checkpoint()
         clock.ms = start_ms + 1000
         log.checkpoint()
-        assert [log.topic(name).sealed_seq for name in log.topics()] == [0, 0, 0, 0]
+        assert [log.topic(name).inner.sealed_seq for name in log.topics()] == [0, 0, 0, 0]
         clock.ms = start_ms + 1001
         log.checkpoint()
-        assert [log.topic(name).sealed_seq for name in log.topics()] == [0, 1, 3, 1]
+        assert [log.topic(name).inner.sealed_seq for name in log.topics()] == [0, 1, 3, 1]
         log.delete_topic("new")
         check_totals(log)
         clock.ms = start_ms + 5000
@@ -81,11 +81,11 @@ def test_what_is_due_when_the_segment_before_it_was_is_sealed_too(tmp_path: Path
         for sealed_seq in (1, 2, 3):
             clock.ms = start_ms + 1001
             log.checkpoint()
-            assert topic.sealed_seq == sealed_seq
+            assert topic.inner.sealed_seq == sealed_seq
             clock.ms = start_ms
             topic.append([b"y"])
             log.checkpoint()
-            assert topic.sealed_seq == sealed_seq
+            assert topic.inner.sealed_seq == sealed_seq
 
 
 def test_each_change_is_in_the_next_snapshot(tmp_path: Path) -> None:
@@ -105,7 +105,7 @@ def test_each_change_is_in_the_next_snapshot(tmp_path: Path) -> None:
         lambda: log.topic("t-1").truncate(1),
         lambda: log.topic("t-1").append([b"y"]),
         lambda: log.topic("t-1").seal(),
-        lambda: log.topic("t-1").release(1),
+        lambda: log.topic("t-1").inner.release(1),
         lambda: log.create_topic("empty"),
     ]
     for change in changes:

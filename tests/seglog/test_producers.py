@@ -53,11 +53,11 @@ def test_the_same_batch_again_returns_its_seqs_and_appends_nothing(tmp_path: Pat
         assert topic.append([b"a", b"b"], producer=of(0)) == range(1, 3)
         topic.append([b"between"])
         assert topic.append([b"c"], producer=of(1), tag="x") == range(4, 5)
-        position = topic.position
+        position = topic.inner.position
         for _ in range(3):
             assert topic.append([b"a", b"b"], producer=of(0)) == range(1, 3)
             assert topic.append([b"c"], producer=of(1)) == range(4, 5)
-        assert topic.position == position
+        assert topic.inner.position == position
         assert values_in(log) == [b"a", b"b", b"between", b"c"]
 
 
@@ -82,7 +82,7 @@ def test_a_refused_batch_takes_no_seq_and_no_number(tmp_path: Path) -> None:
         topic = log.topic("t")
         for number in range(7):
             topic.append([b"%d" % number], producer=of(number, 1))
-        before = topic.producer("p"), topic.position
+        before = topic.inner.known_producer("p"), topic.inner.position
         refusals: list[tuple[ProducerBatch, type[Exception]]] = [
             (of(0, 0), ProducerFenced),
             (of(8, 1), ProducerGap),
@@ -97,7 +97,7 @@ def test_a_refused_batch_takes_no_seq_and_no_number(tmp_path: Path) -> None:
         assert "epoch 2" in str(reused.value.hint)
         with pytest.raises(HeadMoved):
             topic.append([b"x"], producer=of(7, 1), if_head=6)
-        assert (topic.producer("p"), topic.position) == before
+        assert (topic.inner.known_producer("p"), topic.inner.position) == before
         assert topic.append([b"7"], producer=of(7, 1), if_head=7) == range(8, 9)
 
 
@@ -113,7 +113,7 @@ def test_a_missing_topic_is_made_by_a_batch_that_may_begin_and_by_no_other(tmp_p
         assert log.topics() == []
         assert tree(tmp_path) == before
         assert log.topic("t").append([b"x"], producer=of(0), if_head=0) == range(1, 2)
-        assert log.topic("t").topic_id == 1
+        assert log.topic("t").inner.topic_id == 1
 
 
 def test_an_append_at_another_head_is_refused(tmp_path: Path) -> None:
@@ -189,12 +189,12 @@ def test_producers_are_known_after_a_restart_a_kill_and_another_number_of_shards
                 log.checkpoint()
             topic.append([b"y"], producer=of(round_number, producer="q"))
             copy = killed(tmp_path / f"killed {round_number}", log)
-            known = topic.producer("p"), topic.producer("q")
+            known = topic.inner.known_producer("p"), topic.inner.known_producer("q")
         for place in (path, copy):
             with reopened(place, settings) as log:
-                assert (log.topic("t").producer("p"), log.topic("t").producer("q")) == known
+                assert (log.topic("t").inner.known_producer("p"), log.topic("t").inner.known_producer("q")) == known
             with seglog.open(place, settings=settings, read_only=True) as view:
-                assert view.topic("t").producer("p") == known[0]
+                assert view.topic("t").inner.known_producer("p") == known[0]
                 with pytest.raises(ReadOnly):
                     view.topic("t").append([b"x"] * 2, producer=of(0))
     with reopened(path, SETTINGS) as log:
@@ -208,14 +208,14 @@ def test_a_truncation_keeps_producers_and_a_deletion_of_the_topic_ends_them(tmp_
             topic.append([b"%d" % number] * 2, producer=of(number))
         log.checkpoint()
         topic.truncate(4)
-        known = topic.producer("p")
+        known = topic.inner.known_producer("p")
         assert known is not None
         assert topic.append([b"5"] * 2, producer=of(5)) == range(11, 13)
         assert topic.append([b"6"], producer=of(6)) == range(4, 5)
         copy = killed(tmp_path / "copy", log)
         log.delete_topic("t")
         assert topic.append([b"new"], producer=of(0)) == range(1, 2)
-        assert log.topic("t").producer("p") != known
+        assert log.topic("t").inner.known_producer("p") != known
     with reopened(copy) as log:
         assert [batch.number for _, each in producers_of(log, "t") for batch in each.batches] == [2, 3, 4, 5, 6]
         assert values_in(log) == [b"0", b"0", b"1", b"6"]
@@ -251,10 +251,10 @@ def test_the_producer_that_appended_longest_ago_is_forgotten_first(
     with reopened(tmp_path / "log") as log:
         topic = log.topic("t")
         for name in ("a", "b", "a", "c"):
-            known = topic.producer(name) if topic.exists else None
+            known = topic.inner.known_producer(name) if topic.exists else None
             topic.append([b"x"], producer=of(0 if known is None else known.number + 1, producer=name))
         assert [name for name, _ in producers_of(log, "t")] == ["a", "c"]
-        assert (topic.forgotten_producers, log.topic("u").forgotten_producers) == (1, 0)
+        assert (topic.inner.forgotten_producers, log.topic("u").inner.forgotten_producers) == (1, 0)
         with pytest.raises(ProducerGap):
             topic.append([b"x"], producer=of(1, producer="b"))
         copy = killed(tmp_path / "copy", log)
@@ -280,7 +280,7 @@ def test_a_producer_that_is_silent_for_long_is_forgotten(tmp_path: Path) -> None
         assert log.topic("t").append([b"x"], producer=of(0)) == range(4, 5)
         copy = killed(tmp_path / "copy", log)
     with seglog.open(copy, settings=settings, clock=clock, upkeep=InCaller) as log:
-        assert log.topic("t").producer("p").number == 0  # type: ignore[union-attr]
+        assert log.topic("t").inner.known_producer("p").number == 0  # type: ignore[union-attr]
     clock.ms += 20_000
     with opened() as log:
         assert producers_of(log, "t") == ()
@@ -471,9 +471,9 @@ def test_a_torn_batch_is_cut_with_its_frame_wherever_it_is_torn(tmp_path: Path) 
         assert report.is_sound, (cut, report.damages)
         assert any(f"a torn write begins at offset {begin}" in note for note in report.notes), cut
         with seglog.open(directory, settings=SETTINGS, read_only=True) as view:
-            assert (values_in(view), view.topic("t").producer("p")) == ([b"first"], None)
+            assert (values_in(view), view.topic("t").inner.known_producer("p")) == ([b"first"], None)
         with reopened(directory) as log:
-            assert (values_in(log), log.topic("t").producer("p")) == ([b"first"], None)
+            assert (values_in(log), log.topic("t").inner.known_producer("p")) == ([b"first"], None)
             assert log.topic("t").append([b"a", b"b"], producer=of(0)) == range(2, 4)
         with reopened(directory) as log:
             assert values_in(log) == [b"first", b"a", b"b"]
@@ -498,7 +498,7 @@ def test_the_records_of_a_torn_batch_do_not_come_back_when_the_power_fails_after
     for image in images:
         with seglog.open("/log", files=SimulatedDisk(image), settings=SETTINGS, clock=HandClock(1_000)) as log:
             assert values_in(log) in ([b"first"], [b"first", b"a" * 40])
-            assert (log.topic("t").head_seq == 2) == (log.topic("t").producer("p") is not None)
+            assert (log.topic("t").head_seq == 2) == (log.topic("t").inner.known_producer("p") is not None)
 
 
 def test_a_batch_that_is_not_whole_is_damage_anywhere_else(tmp_path: Path) -> None:
@@ -551,17 +551,17 @@ def test_batches_of_many_records_are_replayed_or_cut_as_one(tmp_path: Path, reco
         for number in range(3):
             log.topic("u").append([b"plain"] * 50)
             log.topic("t").append([b"%d" % number * 500] * records, producer=of(number), durability="memory")
-        known = log.topic("t").producer("p")
+        known = log.topic("t").inner.known_producer("p")
         whole, torn = killed(tmp_path / "whole", log), killed(tmp_path / "torn", log)
     body = (torn / WAL).read_bytes()
     end = len(body.rstrip(b"\0"))
     (torn / WAL).write_bytes(body[: end - 9] + bytes(len(body) - end + 9))
     with seglog.open(whole, settings=settings, clock=HandClock(1_000)) as log:
-        assert (log.topic("t").producer("p"), log.topic("t").head_seq) == (known, 3 * records)
+        assert (log.topic("t").inner.known_producer("p"), log.topic("t").head_seq) == (known, 3 * records)
         assert values_in(log)[-1] == b"2" * 500
     with seglog.open(torn, settings=settings, clock=HandClock(1_000)) as log:
         assert known is not None
-        assert log.topic("t").producer("p") == known._replace(batches=known.batches[:-1])
+        assert log.topic("t").inner.known_producer("p") == known._replace(batches=known.batches[:-1])
         assert log.topic("t").head_seq == 2 * records
         assert log.topic("u").head_seq == 150
         assert log.topic("t").append([b"2" * 500] * records, producer=of(2)) == known.batches[-1].seqs

@@ -50,7 +50,7 @@ def _grown(directory: Path, have: int, wanted: int, *, tag: str | None = None) -
     with seglog.open(directory, files=UnsyncedFiles(), settings=SETTINGS) as log:
         log.topic("t").append([b"x"] * (wanted - have), tag=tag)
         log.topic("t").seal()
-        assert len(log.topic("t").segments()) == wanted
+        assert len(log.topic("t").inner.segments()) == wanted
 
 
 def _opened(directory: Path, *, read_only: bool = False) -> Counter[str]:

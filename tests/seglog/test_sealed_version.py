@@ -37,13 +37,13 @@ def shown(topic: Topic, last: int) -> list[Record | Gap]:
 
 def test_only_sealed_records_have_a_version_which_appends_and_seals_do_not_change(log: Log) -> None:
     topic = filled(log)
-    assert topic.sealed_seq == 30
-    version = topic.sealed_version(30)
+    assert topic.inner.sealed_seq == 30
+    version = topic.inner.sealed_version(30)
     assert version is not None
-    assert topic.sealed_version(31) is None
+    assert topic.inner.sealed_version(31) is None
     topic.append([b"x"])
     topic.seal()
-    assert topic.sealed_version(30) == topic.sealed_version(36) == version
+    assert topic.inner.sealed_version(30) == topic.inner.sealed_version(36) == version
 
 
 @pytest.mark.parametrize(
@@ -58,9 +58,9 @@ def test_only_sealed_records_have_a_version_which_appends_and_seals_do_not_chang
 )
 def test_each_change_of_what_readers_see_changes_the_version(log: Log, change: Callable[[Topic], object]) -> None:
     topic = filled(log)
-    before = topic.sealed_version(10), shown(topic, 10)
+    before = topic.inner.sealed_version(10), shown(topic, 10)
     change(topic)
-    after = topic.sealed_version(10), shown(topic, 10)
+    after = topic.inner.sealed_version(10), shown(topic, 10)
     assert before[0] is not None
     assert after[0] is not None
     assert before[0] != after[0]
@@ -68,26 +68,26 @@ def test_each_change_of_what_readers_see_changes_the_version(log: Log, change: C
 
 def test_retention_changes_the_version_and_a_ttl_has_none(log: Log) -> None:
     topic = filled(log)
-    before = topic.sealed_version(30)
+    before = topic.inner.sealed_version(30)
     log.configure("t", TopicConfig(cap_records=20))
     topic.enforce_retention()
     assert isinstance(shown(topic, 30)[0], Gap)
-    assert topic.sealed_version(30) not in (None, before)
+    assert topic.inner.sealed_version(30) not in (None, before)
     log.configure("t", TopicConfig(ttl_ms=1000))
-    assert topic.sealed_version(30) is None
+    assert topic.inner.sealed_version(30) is None
 
 
 def test_records_that_a_former_ttl_took_are_part_of_the_version(tmp_path: Path) -> None:
     clock = HandClock(1_000)
     with seglog.open(tmp_path / "data", settings=SETTINGS, clock=clock) as log:
         topic = filled(log)
-        before = topic.sealed_version(30)
+        before = topic.inner.sealed_version(30)
         log.configure("t", TopicConfig(ttl_ms=1000))
         clock.ms += 5_000
         assert shown(topic, 30) == [Gap(1, 30)]
         log.configure("t", TopicConfig())
         assert shown(topic, 30) == [Gap(1, 30)]
-        assert topic.sealed_version(30) not in (None, before)
+        assert topic.inner.sealed_version(30) not in (None, before)
 
 
 def test_the_version_is_the_same_after_a_restart_and_after_a_kill(tmp_path: Path) -> None:
@@ -96,7 +96,7 @@ def test_the_version_is_the_same_after_a_restart_and_after_a_kill(tmp_path: Path
         topic = filled(log)
         topic.delete(before=3)
         topic.truncate(34)
-        before = topic.sealed_version(30)
+        before = topic.inner.sealed_version(30)
     child = os.fork()
     if not child:
         killed = seglog.open(directory, settings=SETTINGS)
@@ -104,12 +104,12 @@ def test_the_version_is_the_same_after_a_restart_and_after_a_kill(tmp_path: Path
         os._exit(0)
     os.waitpid(child, 0)
     with seglog.open(directory, settings=SETTINGS) as log:
-        after = log.topic("t").sealed_version(30)
+        after = log.topic("t").inner.sealed_version(30)
         assert before is not None
         assert after is not None
         assert (after[:2], after[2]) == (before[:2], before[2] + 1)
     with seglog.open(directory, settings=SETTINGS) as log:
-        assert log.topic("t").sealed_version(30) == after
+        assert log.topic("t").inner.sealed_version(30) == after
 
 
 def test_ephemeral_records_in_memory_have_no_version(log: Log) -> None:
@@ -118,17 +118,17 @@ def test_ephemeral_records_in_memory_have_no_version(log: Log) -> None:
     topic.append([b"y"] * 5, durability="ephemeral")
     topic.append([b"z"] * 5)
     topic.seal()
-    assert topic.sealed_seq == 15
-    assert topic.sealed_version(5) is not None
-    assert topic.sealed_version(15) is None
+    assert topic.inner.sealed_seq == 15
+    assert topic.inner.sealed_version(5) is not None
+    assert topic.inner.sealed_version(15) is None
 
 
 def test_a_topic_that_was_made_again_has_another_version(log: Log) -> None:
-    before = filled(log).sealed_version(30)
+    before = filled(log).inner.sealed_version(30)
     log.delete_topic("t")
     with pytest.raises(NoSuchTopic):
-        log.topic("t").sealed_version(30)
-    assert filled(log).sealed_version(30) not in (None, before)
+        log.topic("t").inner.sealed_version(30)
+    assert filled(log).inner.sealed_version(30) not in (None, before)
 
 
 def test_a_topic_tells_from_where_it_changed_since_an_epoch(tmp_path: Path) -> None:
@@ -136,27 +136,27 @@ def test_a_topic_tells_from_where_it_changed_since_an_epoch(tmp_path: Path) -> N
     with seglog.open(directory, settings=SETTINGS) as log:
         topic = filled(log)
         first = topic.epoch
-        assert topic.changed_since(first) == (first, None)
+        assert topic.inner.changed_since(first) == (first, None)
         topic.truncate(20)
         topic.append([b"new"] * 10)
         topic.truncate(25)
-        assert topic.changed_since(first) == (first + 2, 20)
-        assert topic.changed_since(first + 1) == (first + 2, 25)
-        assert topic.changed_since(first + 7) == (first + 2, 1)
+        assert topic.inner.changed_since(first) == (first + 2, 20)
+        assert topic.inner.changed_since(first + 1) == (first + 2, 25)
+        assert topic.inner.changed_since(first + 7) == (first + 2, 1)
     with seglog.open(directory, settings=SETTINGS) as log:
         topic = log.topic("t")
-        assert topic.changed_since(first + 2) == (first + 2, None)
-        assert topic.changed_since(first) == (first + 2, 1)
+        assert topic.inner.changed_since(first + 2) == (first + 2, None)
+        assert topic.inner.changed_since(first) == (first + 2, 1)
         log.delete_topic("t")
         topic = log.create_topic("t")
-        assert topic.changed_since(first + 2) == (first + 3, 1)
+        assert topic.inner.changed_since(first + 2) == (first + 3, 1)
 
 
 def test_a_follower_names_the_epoch_in_which_it_began(log: Log) -> None:
     topic = filled(log)
-    before = topic.follower(10)
+    before = topic.inner.follower(10)
     topic.truncate(20)
-    assert (before.epoch, topic.follower(10).epoch) == (topic.epoch - 1, topic.epoch)
+    assert (before.epoch, topic.inner.follower(10).epoch) == (topic.epoch - 1, topic.epoch)
 
 
 def _truncated_twice(path: Path) -> tuple[Log, Topic]:
@@ -175,5 +175,5 @@ def test_an_interrupted_truncation_counts_once_among_those_that_changed_a_topic(
     for at in range(1, count + 1):
         log, topic = _truncated_twice(tmp_path / f"{at}")
         assert interrupted(partial(topic.truncate, 15), _APPLIES, at)
-        assert topic.changed_since(first) == (first + 2, 5)
+        assert topic.inner.changed_since(first) == (first + 2, 5)
         log.close()

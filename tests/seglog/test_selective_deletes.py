@@ -90,7 +90,7 @@ def test_a_delete_that_no_checkpoint_has_is_read_from_the_log(tmp_path: Path) ->
     with seglog.open(tmp_path / "data", settings=SETTINGS) as log:
         topic = log.topic("t")
         assert _in_every_way(topic) == [1, 3, 5, 6, 8, 9, 11, 12, 14, 15, 17, 18, 19]
-        first, second = topic.delete_ops()
+        first, second = topic.inner.delete_ops()
         assert (first.tag, first.seqs, first.below) == ("web1", SeqSet.of([(4, 18)]), 19)
         assert second == DeleteOp(2, 20, second.ts_ms, seqs=SeqSet.of_seqs([2, 20]))
 
@@ -98,8 +98,8 @@ def test_a_delete_that_no_checkpoint_has_is_read_from_the_log(tmp_path: Path) ->
 def test_only_a_range_from_the_first_seq_on_is_the_same_as_all_below_its_end(log: Log) -> None:
     """An undo of the first delete brings the records back that the second one did not name."""
     topic = _filled(log)
-    assert topic.delete(start=1, end=3) == DeleteOp(1, 20, topic.last_ts_ms, before=4)
-    assert topic.delete(start=3, end=6) == DeleteOp(2, 20, topic.last_ts_ms, seqs=SeqSet.of([(3, 6)]))
+    assert topic.delete(start=1, end=3) == DeleteOp(1, 20, topic.inner.last_ts_ms, before=4)
+    assert topic.delete(start=3, end=6) == DeleteOp(2, 20, topic.inner.last_ts_ms, seqs=SeqSet.of([(3, 6)]))
     assert topic.earliest_seq == 7
 
 
@@ -150,10 +150,10 @@ def test_reclaim_takes_the_bytes(tmp_path: Path) -> None:
     with seglog.open(tmp_path / "data", settings=SETTINGS) as log:
         topic = _filled(log)
         topic.seal()
-        before = topic.bytes_hot
+        before = topic.inner.bytes_hot
         topic.delete(start=2, end=7)
         log.reclaim()
-        assert topic.bytes_hot < before
+        assert topic.inner.bytes_hot < before
         assert _in_every_way(topic) == [1, *range(8, 21)]
 
 
@@ -173,7 +173,7 @@ def test_what_is_no_delete_is_refused_and_changes_nothing(
     topic = _filled(log)
     with pytest.raises(error, match=text):
         call(topic)
-    assert topic.delete_ops() == ()
+    assert topic.inner.delete_ops() == ()
     assert _seqs(topic) == [*range(1, RECORDS + 1)]
 
 
@@ -189,6 +189,6 @@ def test_a_hundred_thousand_single_records_go_with_one_frame(tmp_path: Path) -> 
     with seglog.open(tmp_path / "data", settings=settings, upkeep=InCaller) as log:
         topic = log.topic("t")
         assert sum(len(part) for part in topic.read_arrays()) == 100_001
-        assert [op.seqs.range_count for op in topic.delete_ops() if op.seqs is not None] == [100_000]
+        assert [op.seqs.range_count for op in topic.inner.delete_ops() if op.seqs is not None] == [100_000]
         log.checkpoint()
         assert _seqs(topic)[-3:] == [199_997, 199_999, 200_001]

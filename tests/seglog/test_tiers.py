@@ -109,7 +109,7 @@ def filled(log: Log, records: int = 55, tags: tuple[str | None, ...] = (None,)) 
 
 
 def warm(topic: Topic) -> list[int]:
-    return [segment.first_seq for segment in topic.segments() if not segment.is_hot]
+    return [segment.first_seq for segment in topic.inner.segments() if not segment.is_hot]
 
 
 def seqs(topic: Topic, start: int | None = None, end: int | None = None) -> list[int]:
@@ -127,17 +127,22 @@ def test_older_sealed_segments_leave_and_all_is_read_as_before(log: Log, store: 
     assert [path.name for path in sorted(directory.glob("*.data"))] == [f"seg-{n:016d}.data" for n in (31, 41, 51)]
     assert [(record.seq, record.value) for record in topic.read()] == [(seq, b"%d" % seq) for seq in range(1, 56)]
     assert seqs(topic, 18, 33) == list(range(18, 34))
-    assert (topic.hot_floor, topic.head_seq, topic.sealed_seq, topic.record_count_hot) == (1, 55, 50, 55)
-    assert topic.bytes_hot + topic.bytes_relocated == sum(len(frame) for frame in topic.frames(1, 55))
-    assert topic.bytes_relocated == sum(store.length(segment, Part.DATA) for segment in store.list())
+    assert (topic.inner.hot_floor, topic.head_seq, topic.inner.sealed_seq, topic.inner.record_count_hot) == (
+        1,
+        55,
+        50,
+        55,
+    )
+    assert topic.inner.bytes_hot + topic.inner.bytes_relocated == sum(len(frame) for frame in topic.inner.frames(1, 55))
+    assert topic.inner.bytes_relocated == sum(store.length(segment, Part.DATA) for segment in store.list())
 
 
 def test_frames_are_the_same_bytes_whether_relocated_or_not(tmp_path: Path, log: Log) -> None:
     topic = filled(log)
     with seglog.open(tmp_path / "other", settings=replace(SETTINGS, cold_dir=""), clock=HandClock(1_000)) as other:
-        wanted = list(filled(other).frames(1, 55))
+        wanted = list(filled(other).inner.frames(1, 55))
         assert warm(other.topic("t")) == []
-    assert list(topic.frames(1, 55)) == wanted
+    assert list(topic.inner.frames(1, 55)) == wanted
 
 
 def test_times_are_found_in_relocated_segments(log: Log, store: Counting) -> None:
@@ -159,7 +164,7 @@ def test_an_idx_is_read_once_and_reads_of_hot_segments_ask_nobody(log: Log, stor
     store.calls.clear()
     topic.append([b"hot"])
     assert seqs(topic, 31) == list(range(31, 57))
-    assert list(topic.frames(31, 56))
+    assert list(topic.inner.frames(31, 56))
     assert store.calls == []
 
 
@@ -167,18 +172,18 @@ def test_what_is_kept_of_idx_files_is_bounded_in_bytes(tmp_path: Path) -> None:
     store = Counting()
     with opened(tmp_path, store) as log:
         topic = filled(log)
-        infos = [segment for segment in topic.segments() if not segment.is_hot]
+        infos = [segment for segment in topic.inner.segments() if not segment.is_hot]
         stores = WarmStores(lambda _: store, Path("cold"), kept_bytes=2 * 10 * ENTRY.size)
         store.calls.clear()
         for number in (0, 1, 0, 2, 0, 1):
-            stores.segment(topic.topic_id, infos[number])
+            stores.segment(topic.inner.topic_id, infos[number])
         assert store.calls == ["read idx 1", "read idx 11", "read idx 21", "read idx 11"]
 
 
 def test_without_a_cold_store_nothing_leaves(tmp_path: Path) -> None:
     with seglog.open(tmp_path / "data", settings=replace(SETTINGS, cold_dir=""), clock=HandClock(1_000)) as log:
         topic = filled(log)
-        assert (warm(topic), topic.bytes_relocated, len(topic.segments())) == ([], 0, 6)
+        assert (warm(topic), topic.inner.bytes_relocated, len(topic.inner.segments())) == ([], 0, 6)
     assert not (tmp_path / "cold").exists()
 
 
@@ -218,7 +223,7 @@ def test_a_reader_on_its_way_goes_on_when_its_segment_leaves(tmp_path: Path, sto
         topic = filled(log, 20)
         reader = topic.read()
         assert next(reader).seq == 1
-        frames = topic.frame_batches(1, 20)
+        frames = topic.inner.frame_batches(1, 20)
         assert len(next(frames)) == 10
         filled(log, 50)
         assert warm(topic)[:2] == [1, 11]
@@ -238,12 +243,12 @@ def test_a_delete_by_tag_reaches_relocated_records_and_lasts(tmp_path: Path, sto
         assert seqs(topic) == alive
         log.checkpoint()
         assert seqs(topic) == alive
-        assert (topic.delete_ops(), topic.earliest_seq) == ((), 2)
+        assert (topic.inner.delete_ops(), topic.earliest_seq) == ((), 2)
         topic.append([b"later"], tag="a")
     for _ in range(2):
         with opened(tmp_path, store) as log:
             assert seqs(log.topic("t")) == [*alive, 56]
-            flags = [read_header(frame).flags & DELETED for frame in log.topic("t").frames(1, 55)]
+            flags = [read_header(frame).flags & DELETED for frame in log.topic("t").inner.frames(1, 55)]
             assert flags == [DELETED, 0] * 27 + [DELETED]
     assert store.calls.count("put 1") == before
 
@@ -257,7 +262,7 @@ def test_what_is_listed_of_deletes_does_not_grow_with_their_number(log: Log) -> 
         log.checkpoint()
     _, manifest = load(OsFiles(), Layout(log.path))
     assert [(op.op, op.tag) for op in manifest.topics[0].warm_ops] == [(13, "a"), (14, "b")]
-    topic.release(30)
+    topic.inner.release(30)
     _, manifest = load(OsFiles(), Layout(log.path))
     assert (manifest.topics[0].warm_ops, manifest.topics[0].warm) == ((), ())
 
@@ -377,9 +382,9 @@ def test_a_settled_delete_is_a_tombstone_in_relocated_segments_too(log: Log) -> 
     [op] = [topic.delete(tag="a")]
     log.checkpoint()
     assert warm(topic) == [1, 11, 21]
-    assert [read_header(frame).flags & DELETED for frame in topic.frames(1, 50)] == [0] * 50
-    topic.settle_deletes(op.op)
-    assert [read_header(frame).flags & DELETED for frame in topic.frames(1, 50)] == [DELETED, 0] * 25
+    assert [read_header(frame).flags & DELETED for frame in topic.inner.frames(1, 50)] == [0] * 50
+    topic.inner.settle_deletes(op.op)
+    assert [read_header(frame).flags & DELETED for frame in topic.inner.frames(1, 50)] == [DELETED, 0] * 25
     assert seqs(topic) == list(range(2, 56, 2))
 
 
@@ -389,7 +394,7 @@ def test_a_front_that_is_dead_as_a_whole_is_dropped_from_the_store(log: Log, sto
     topic.delete(tag="a")
     assert topic.earliest_seq == 56  # the relocator has looked at the front
     log.checkpoint()
-    assert (store.list(), warm(topic), topic.hot_floor) == ([], [], 51)
+    assert (store.list(), warm(topic), topic.inner.hot_floor) == ([], [], 51)
 
 
 # ---------------------------------------------------------------- retention, release, truncation, deletion
@@ -399,10 +404,10 @@ def test_deletes_and_releases_drop_whole_segments_in_both_tiers(log: Log, store:
     topic = filled(log)
     topic.delete(before=15)
     log.checkpoint()
-    assert (store.list(), topic.hot_floor) == ([11, 21], 11)
+    assert (store.list(), topic.inner.hot_floor) == ([11, 21], 11)
     assert seqs(topic) == list(range(15, 56))
-    topic.release(40)
-    assert (store.list(), warm(topic), topic.hot_floor) == ([], [], 41)
+    topic.inner.release(40)
+    assert (store.list(), warm(topic), topic.inner.hot_floor) == ([], [], 41)
     assert seqs(topic, 41) == list(range(41, 56))
 
 
@@ -413,7 +418,7 @@ def test_retention_evicts_relocated_segments_without_asking_the_store(log: Log, 
     topic.append([b"more"])
     assert store.calls == ["delete 1", "delete 11", "delete 21"]
     assert next(topic.read(1, gaps=True)) == Gap(1, 30)
-    assert (topic.earliest_seq, topic.evict_floor, store.list()) == (31, 31, [])
+    assert (topic.earliest_seq, topic.inner.evict_floor, store.list()) == (31, 31, [])
 
 
 @pytest.mark.parametrize("seq", [1, 2, 10, 11, 15, 20, 21, 25, 31, 35, 51, 55, 56])
@@ -472,7 +477,7 @@ def test_a_recalled_segment_is_not_read_from_files_of_before(log: Log, store: Co
     left.write_bytes(store.read_range(SegmentId(11), Part.DATA, 0, store.length(SegmentId(11), Part.DATA)))
     idx = store.read_range(SegmentId(11), Part.IDX, 0, store.length(SegmentId(11), Part.IDX))
     left.with_suffix(".idx").write_bytes(idx)
-    stale = topic.segments()[1]._replace(warm_check=None)
+    stale = topic.inner.segments()[1]._replace(warm_check=None)
     opened_late = engine_of(log).segments.get(1, stale)
     topic.truncate(15)
     active = engine_of(log).topics["t"].active
@@ -509,13 +514,13 @@ def test_trouble_of_the_store_is_told_where_it_is_and_nothing_else_is_touched(
     assert isinstance(caught.value, seglog.Unavailable)
     store.trouble = ValueError("a store's own")
     with pytest.raises(WarmStoreFailed, match="own"):
-        list(topic.frames(11, 12))
+        list(topic.inner.frames(11, 12))
     store.trouble = StoreUnreachable("s3://bucket", "no route")
     with pytest.raises(WarmStoreFailed, match="no route"):
-        list(topic.frames(11, 12))
+        list(topic.inner.frames(11, 12))
     store.trouble = DiskFull(Path("/warm"), "read")
     with pytest.raises(DiskFull):
-        list(topic.frames(11, 12))
+        list(topic.inner.frames(11, 12))
     for _ in range(3):
         topic.append([b"x"] * 10)
         topic.seal()
@@ -627,7 +632,7 @@ def test_a_read_only_log_reads_both_tiers_beside_the_writer(tmp_path: Path, stor
             seen = view.topic("t")
             assert (warm(seen), seqs(seen)) == ([1, 11, 21], list(range(2, 56, 2)))
             assert [record.seq for batch in seen.read_batches(1) for record in batch] == list(range(2, 56, 2))
-            topic.release(20)
+            topic.inner.release(20)
             with pytest.raises(ViewOutdated):
                 list(seen.read(1))
             assert seqs(seen, 31) == list(range(32, 56, 2))

@@ -60,7 +60,13 @@ def _seqs(records: Iterator[Record]) -> list[int]:
 def test_the_first_append_makes_the_topic(log: Log) -> None:
     topic = log.topic("orders")
     assert not topic.exists
-    assert (topic.head_seq, topic.first_seq, topic.hot_floor, topic.sealed_seq, topic.bytes_hot) == (0, 1, 1, 0, 0)
+    assert (topic.head_seq, topic.first_seq, topic.inner.hot_floor, topic.inner.sealed_seq, topic.inner.bytes_hot) == (
+        0,
+        1,
+        1,
+        0,
+        0,
+    )
     with pytest.raises(NoSuchTopic):
         topic.read()
     assert topic.append([b"one", b"two"], tag="eu", node="n1") == range(1, 3)
@@ -71,7 +77,7 @@ def test_the_first_append_makes_the_topic(log: Log) -> None:
         Record(2, 1000, b"two", "eu", "n1"),
         Record(3, 1000, b"three"),
     ]
-    assert topic.record_count_hot == 3
+    assert topic.inner.record_count_hot == 3
 
 
 def test_appending_nothing_does_nothing(log: Log) -> None:
@@ -98,7 +104,7 @@ def test_time_never_goes_back(log: Log, clock: HandClock) -> None:
     assert [record.ts_ms for record in topic.read()] == [5_000, 5_000, 6_000]
     clock.ms = 1
     assert topic.delete(before=2).ts_ms == 6_000
-    assert topic.last_ts_ms == 6_000
+    assert topic.inner.last_ts_ms == 6_000
 
 
 @pytest.mark.parametrize("name", ["", "a b", "a\n", "-a", ".a", "a@", "@a", "a@b@c", "ä", "a" * 129, "a/b", "a@.x"])
@@ -166,19 +172,22 @@ def test_a_reader_sees_what_was_there_when_it_began_while_more_is_appended(log: 
 def test_segments_roll_and_seal(log: Log) -> None:
     topic = log.topic("orders")
     topic.append([b"x"] * 25)
-    assert topic.segments() == ()
+    assert topic.inner.segments() == ()
     log.checkpoint()
-    assert [(s.first_seq, s.last_seq, s.sealed) for s in topic.segments()] == [
+    assert [(s.first_seq, s.last_seq, s.sealed) for s in topic.inner.segments()] == [
         (1, 10, True),
         (11, 20, True),
         (21, 25, False),
     ]
-    assert (topic.sealed_seq, topic.bytes_hot) == (20, 25 * 47)
+    assert (topic.inner.sealed_seq, topic.inner.bytes_hot) == (20, 25 * 47)
     topic.seal()
     topic.seal()
     topic.append([b"x"])
     log.checkpoint()
-    assert [(s.first_seq, s.last_seq, s.sealed) for s in topic.segments()[2:]] == [(21, 25, True), (26, 26, False)]
+    assert [(s.first_seq, s.last_seq, s.sealed) for s in topic.inner.segments()[2:]] == [
+        (21, 25, True),
+        (26, 26, False),
+    ]
 
 
 def test_a_segment_takes_one_record_whatever_its_size(tmp_path: Path) -> None:
@@ -187,7 +196,7 @@ def test_a_segment_takes_one_record_whatever_its_size(tmp_path: Path) -> None:
         topic = log.topic("orders")
         topic.append([b"x" * 500, b"x" * 10, b"x" * 10, b"x" * 200])
         topic.seal()
-        assert [(s.first_seq, s.last_seq) for s in topic.segments()] == [(1, 1), (2, 2), (3, 3), (4, 4)]
+        assert [(s.first_seq, s.last_seq) for s in topic.inner.segments()] == [(1, 1), (2, 2), (3, 3), (4, 4)]
 
 
 @pytest.mark.parametrize(
@@ -213,7 +222,7 @@ def test_a_record_may_overflow_its_segment(
             if not at_once:
                 log.checkpoint()
         topic.seal()
-        assert [(s.first_seq, s.last_seq) for s in topic.segments()] == expected
+        assert [(s.first_seq, s.last_seq) for s in topic.inner.segments()] == expected
         assert len(list(topic.read())) == 6
 
 
@@ -256,7 +265,7 @@ def test_a_delete_reaches_readers_on_their_way_through_a_checkpoint(log: Log) ->
     assert next(reader).seq == 1
     topic.delete(before=9)
     log.checkpoint()
-    assert topic.delete_ops() == ()
+    assert topic.inner.delete_ops() == ()
     assert _seqs(reader) == [9, 10]
 
 
@@ -266,12 +275,12 @@ def test_deletes_stay_listed_until_settled_where_history_is_kept(log: Log) -> No
     first, second = topic.delete(before=2), topic.delete(tag="a")
     assert (first.op, second.op, first.at_seq) == (1, 2, 4)
     topic.seal()
-    assert topic.delete_ops() == (first, second)
-    topic.settle_deletes(1)
-    assert topic.delete_ops() == (second,)
-    topic.settle_deletes(2)
-    topic.settle_deletes(2)
-    assert topic.delete_ops() == ()
+    assert topic.inner.delete_ops() == (first, second)
+    topic.inner.settle_deletes(1)
+    assert topic.inner.delete_ops() == (second,)
+    topic.inner.settle_deletes(2)
+    topic.inner.settle_deletes(2)
+    assert topic.inner.delete_ops() == ()
     assert _seqs(topic.read()) == []
 
 
@@ -280,11 +289,11 @@ def test_frames_show_what_was_deleted_until_the_delete_is_settled(log: Log) -> N
     topic.append([b"one", b"two", b"three"], tag="a")
     op = topic.delete(before=2)
     for _ in range(2):
-        frames = list(topic.frames(1, 3))
+        frames = list(topic.inner.frames(1, 3))
         assert [record_of(f, 0, read_header(f)).value for f in frames] == [b"one", b"two", b"three"]
         topic.seal()
-    topic.settle_deletes(op.op)
-    headers = [read_header(frame) for frame in topic.frames(1, 3)]
+    topic.inner.settle_deletes(op.op)
+    headers = [read_header(frame) for frame in topic.inner.frames(1, 3)]
     assert [bool(header.flags & DELETED) for header in headers] == [True, False, False]
     assert [header.seq for header in headers] == [1, 2, 3]
     assert headers[0].data_len == headers[0].tag_len == 0
@@ -294,11 +303,11 @@ def test_frames_are_of_hot_records_only(log: Log) -> None:
     topic = log.topic("orders")
     topic.append([b"x"] * 20)
     topic.seal()
-    topic.release(10)
-    assert len(list(topic.frames(11, 20))) == 10
+    topic.inner.release(10)
+    assert len(list(topic.inner.frames(11, 20))) == 10
     for first, last in ((10, 20), (11, 21)):
         with pytest.raises(SeqOutOfRange):
-            topic.frames(first, last)
+            topic.inner.frames(first, last)
 
 
 def test_what_is_released_is_read_from_the_cold_tier(log: Log) -> None:
@@ -306,8 +315,8 @@ def test_what_is_released_is_read_from_the_cold_tier(log: Log) -> None:
     topic.append([b"%d" % seq for seq in range(1, 26)])
     topic.seal()
     records = list(topic.read())
-    topic.release(19)
-    assert (topic.hot_floor, topic.sealed_seq, topic.record_count_hot) == (11, 25, 15)
+    topic.inner.release(19)
+    assert (topic.inner.hot_floor, topic.inner.sealed_seq, topic.inner.record_count_hot) == (11, 25, 15)
     with pytest.raises(ColdTierRequired, match="1 to 10"):
         list(topic.read())
     assert _seqs(topic.read(11)) == list(range(11, 26))
@@ -316,8 +325,13 @@ def test_what_is_released_is_read_from_the_cold_tier(log: Log) -> None:
     assert list(topic.read()) == records
     assert list(topic.read(5, 7)) == records[4:7]
     assert cold.asked == [("orders", 1, 10), ("orders", 5, 7)]
-    topic.release(25)
-    assert (topic.hot_floor, topic.record_count_hot, topic.bytes_hot, topic.segments()) == (26, 0, 0, ())
+    topic.inner.release(25)
+    assert (topic.inner.hot_floor, topic.inner.record_count_hot, topic.inner.bytes_hot, topic.inner.segments()) == (
+        26,
+        0,
+        0,
+        (),
+    )
     assert list(topic.read()) == records
     assert topic.append([b"26"]) == range(26, 27)
     assert not list((log.path / "topics" / "00000001").glob("seg-000000000000000*"))
@@ -331,7 +345,7 @@ def test_a_reader_goes_on_in_the_cold_tier_when_the_hot_copy_goes(log: Log) -> N
     log.attach_cold(Cold(records))
     reader = topic.read()
     found = [next(reader) for _ in range(5)]
-    topic.release(20)
+    topic.inner.release(20)
     assert found + list(reader) == records
 
 
@@ -340,12 +354,12 @@ def test_a_delete_reaches_the_cold_tier_while_it_is_listed(log: Log) -> None:
     topic.append([b"x"] * 10)
     topic.seal()
     log.attach_cold(Cold(list(topic.read())))
-    topic.release(10)
+    topic.inner.release(10)
     log.configure("orders", TopicConfig())
     topic.delete(before=4)
     log.checkpoint()
     assert _seqs(topic.read()) == list(range(4, 11))
-    assert len(topic.delete_ops()) == 1
+    assert len(topic.inner.delete_ops()) == 1
 
 
 def test_a_delete_by_tag_reaches_the_cold_tier_and_readers_on_their_way_there(log: Log) -> None:
@@ -354,19 +368,19 @@ def test_a_delete_by_tag_reaches_the_cold_tier_and_readers_on_their_way_there(lo
         topic.append([b"x"] * 2, tag=tag)
     topic.seal()
     log.attach_cold(cold := Cold(list(topic.read())))
-    topic.release(8)
+    topic.inner.release(8)
     reader = topic.read(gaps=True)
     assert next(reader) == cold.records[0]
     op = topic.delete(tag="b")
     assert _seqs(topic.read()) == [1, 2, 5, 6]
     cold.records = [record for record in cold.records if record.tag == "a"]
-    topic.settle_deletes(op.op)
+    topic.inner.settle_deletes(op.op)
     assert list(reader) == cold.records[1:]
 
 
 def test_a_branch_begins_above_its_parent(log: Log, clock: HandClock) -> None:
     topic = log.create_topic("orders@fix", first_seq=101, ts_floor_ms=7_000)
-    assert (topic.head_seq, topic.first_seq, topic.hot_floor, topic.sealed_seq) == (100, 101, 101, 100)
+    assert (topic.head_seq, topic.first_seq, topic.inner.hot_floor, topic.inner.sealed_seq) == (100, 101, 101, 100)
     assert topic.append([b"x"]) == range(101, 102)
     assert next(topic.read(101)).ts_ms == 7_000
     with pytest.raises(ColdTierRequired):
@@ -420,7 +434,7 @@ def test_a_damaged_record_is_reported_with_its_place(log: Log) -> None:
         next(reader)
     assert (caught.value.path, caught.value.offset) == (data, 4 * (46 + 7))
     with pytest.raises(FileCorrupt):
-        list(topic.frames(1, 10))
+        list(topic.inner.frames(1, 10))
     assert _seqs(topic.read(6)) == [6, 7, 8, 9, 10]
 
 
@@ -455,7 +469,7 @@ def test_nothing_works_after_close(tmp_path: Path) -> None:
     reader = topic.read()
     log.close()
     log.close()
-    for action in (lambda: topic.append([b"x"]), lambda: next(reader), topic.read, topic.seal, topic.segments):
+    for action in (lambda: topic.append([b"x"]), lambda: next(reader), topic.read, topic.seal, topic.inner.segments):
         with pytest.raises(LogClosed):
             action()
 
@@ -535,7 +549,7 @@ def test_the_front_passes_what_an_earlier_delete_took_where_retention_evicts(tmp
         topic.delete(tag="eu")
         topic.append([b"x"])
         log.enforce_retention()
-        assert (topic.evict_floor, topic.earliest_seq) == (5, 7)
+        assert (topic.inner.evict_floor, topic.earliest_seq) == (5, 7)
 
 
 def test_the_front_is_a_record_that_took_the_seq_of_a_deleted_one(tmp_path: Path) -> None:

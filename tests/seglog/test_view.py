@@ -31,6 +31,7 @@ from seglog import (
 )
 from seglog.engine.upkeep import InCaller
 from seglog.files.port import Files
+from seglog.inner_topic import InnerTopic
 from seglog.values.layout import Layout
 from seglog.wal.wal import shard_of
 from tests.faults.files import CrashingFiles, Effects, SimulatedCrash, UnsyncedFiles
@@ -72,7 +73,7 @@ def test_a_closed_log_and_a_killed_one_are_shown_and_not_changed(tmp_path: Path)
         with unchanged(directory), _view(directory) as log:
             assert (_values(log), _values(log, "b"), log.topics()) == (A, [b"b 0", b"b 1", b"b 2"], ["a", "b"])
             assert log.is_read_only
-            assert len(list(log.topic("a").frames(1, 10))) == 10
+            assert len(list(log.topic("a").inner.frames(1, 10))) == 10
             assert (log.topic("a").seq_at(0), log.topic("a").head_seq) == (1, 10)
     with _view(tmp_path / "closed") as one, _view(tmp_path / "closed") as other:
         assert _values(one) == _values(other)
@@ -193,7 +194,9 @@ READS = {
         "frames",
         "head_seq",
         "position",
-        "producer",
+        "known_producer",
+        "bounds",
+        "inner",
         "hot_floor",
         "known_keys",
         "last_ts_ms",
@@ -235,11 +238,11 @@ CHANGES: dict[str, Callable[[Log], object]] = {
     "enforce_retention": lambda log: log.topic("a").enforce_retention(),
     "reclaim": lambda log: log.reclaim(),
     "remove": lambda log: log.remove(),
-    "release": lambda log: log.topic("a").release(4),
+    "release": lambda log: log.topic("a").inner.release(4),
     "seal": lambda log: log.topic("a").seal(),
-    "settle_deletes": lambda log: log.topic("a").settle_deletes(1),
+    "settle_deletes": lambda log: log.topic("a").inner.settle_deletes(1),
     "mark_elsewhere": lambda log: log.mark_elsewhere("a", None),
-    "settle_truncation": lambda log: log.topic("a").settle_truncation(TruncateOp(1, 0, 1)),
+    "settle_truncation": lambda log: log.topic("a").inner.settle_truncation(TruncateOp(1, 0, 1)),
     "truncate": lambda log: log.topic("a").truncate(1),
 }
 
@@ -261,7 +264,9 @@ def test_what_changes_something_is_refused(tmp_path: Path) -> None:
 
 
 def test_every_method_is_known_to_read_or_to_change() -> None:
-    public = {name for face in (Log, Topic) for name, _ in inspect.getmembers(face) if not name.startswith("_")}
+    public = {
+        name for face in (Log, Topic, InnerTopic) for name, _ in inspect.getmembers(face) if not name.startswith("_")
+    }
     assert public - READS == set(CHANGES)
 
 
@@ -410,7 +415,7 @@ def test_a_topic_that_goes_from_shard_to_shard_is_no_damage(tmp_path: Path) -> N
     looks = 0
 
     def move_to(shard: int) -> None:
-        while not writer.topic("a").exists or shard_of(writer.topic("a").topic_id, 2) != shard:
+        while not writer.topic("a").exists or shard_of(writer.topic("a").inner.topic_id, 2) != shard:
             if writer.topic("a").exists:
                 writer.delete_topic("a")
             writer.topic("a").append([b"moved"])

@@ -94,7 +94,7 @@ STEPS: tuple[Step, ...] = (
     lambda log, _: log.topic("kept").truncate(3),
     _append("kept", 7, "second"),
     lambda log, _: log.checkpoint(),
-    lambda log, _: log.topic("kept").release(4),
+    lambda log, _: log.topic("kept").inner.release(4),
     _truncate("kept", 7),  # through a sealed segment that an archive may have
     _append("kept", 2, "third"),
     lambda log, _: log.topic("t").truncate(5),  # at the beginning of a segment
@@ -103,7 +103,7 @@ STEPS: tuple[Step, ...] = (
     _truncate("kept", 2),  # below the hot floor
     _append("kept", 1, "fourth"),
     lambda log, _: log.topic("kept").evict(2),
-    lambda log, _: log.topic("kept").settle_truncation(TruncateOp(3, 1000, 1)),
+    lambda log, _: log.topic("kept").inner.settle_truncation(TruncateOp(3, 1000, 1)),
     _truncate("t", 2),
     _append("t", 9, "seventh"),
     lambda log, _: log.topic("t").seal(),
@@ -182,9 +182,9 @@ def _check_warm_store(log: Log) -> None:
     if log.settings.cold_dir:
         log.checkpoint()
         known = {
-            f"{log.topic(name).topic_id:08X}/seg-{segment.first_seq:016d}.data"
+            f"{log.topic(name).inner.topic_id:08X}/seg-{segment.first_seq:016d}.data"
             for name in log.topics()
-            for segment in log.topic(name).segments()
+            for segment in log.topic(name).inner.segments()
             if not segment.is_hot
         }
         topics = (log.path / log.settings.cold_dir / "topics").resolve()
@@ -230,11 +230,11 @@ def _end(item: tuple[int, bytes] | Gap) -> int:
 
 def _topic_shown(log: Log, name: str) -> TopicShown:
     topic = log.topic(name)
-    first = topic.hot_floor if topic.config.keep_history else 1
+    first = topic.inner.hot_floor if topic.config.keep_history else 1
     items = tuple(item if isinstance(item, Gap) else (item.seq, item.value) for item in topic.read(first, gaps=True))
-    assert topic.head_seq + 1 >= topic.earliest_seq >= topic.evict_floor
+    assert topic.head_seq + 1 >= topic.earliest_seq >= topic.inner.evict_floor
     assert not any(
-        isinstance(item, Gap) and item.gap_from < topic.evict_floor
-        for item in topic.read(max(first, topic.evict_floor), gaps=True)
+        isinstance(item, Gap) and item.gap_from < topic.inner.evict_floor
+        for item in topic.read(max(first, topic.inner.evict_floor), gaps=True)
     )
-    return TopicShown(topic.epoch, topic.evict_floor, items, topic.truncate_ops())
+    return TopicShown(topic.epoch, topic.inner.evict_floor, items, topic.inner.truncate_ops())

@@ -18,16 +18,16 @@ def check_totals(log: Log) -> None:
     """
     _check_planned(engine_of(log))
     for name in log.topics():
-        state, segments = engine_of(log).state(name), log.topic(name).segments()
+        state, segments = engine_of(log).state(name), log.topic(name).inner.segments()
         resident = sum(len(chunk.frames) for chunk in state.ephemeral_buffer.chunks)
         unabsorbed = sum(lengths_of(state.tail)) + resident
-        retained_from = max(state.floors.earliest_seq, log.topic(name).hot_floor)
+        retained_from = max(state.floors.earliest_seq, log.topic(name).inner.hot_floor)
         retained = sum(segment.data_bytes for segment in segments if segment.last_seq >= retained_from)
         assert state.ephemeral_buffer.frame_bytes == resident
         assert state.retained_bytes == retained + unabsorbed + state.in_flight_bytes
         hot = sum(segment.data_bytes for segment in segments if segment.is_hot)
         warm = sum(segment.data_bytes for segment in segments if not segment.is_hot)
-        assert (log.topic(name).bytes_hot, log.topic(name).bytes_relocated) == (hot + unabsorbed, warm)
+        assert (log.topic(name).inner.bytes_hot, log.topic(name).inner.bytes_relocated) == (hot + unabsorbed, warm)
         assert len(lengths_of(state.tail)) == len(state.tail)
 
 

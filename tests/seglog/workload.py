@@ -67,7 +67,7 @@ class Archive:
 
     def take(self, topic: Topic, last: int) -> None:
         kept = self.records.setdefault(topic.name, {})
-        for frame in topic.frames(topic.hot_floor, last):
+        for frame in topic.inner.frames(topic.inner.hot_floor, last):
             header = read_header(frame)
             # An earlier release may have failed after `take`. A record that it took may be deleted since.
             if header.flags & DELETED:
@@ -229,8 +229,8 @@ class Journal:
     def release(self, log: Log, name: str, last: int) -> None:
         self.archive.take(log.topic(name), last)
         self.floors_tried[name] = last + 1
-        log.topic(name).release(last)
-        self.floors_acked[name] = log.topic(name).hot_floor
+        log.topic(name).inner.release(last)
+        self.floors_acked[name] = log.topic(name).inner.hot_floor
 
     def live_seqs(self, name: str, head: int, deletes: int, *, is_running: bool = False) -> list[int]:
         """Return the live seqs up to `head` after the first `deletes` of the tried deletes.
@@ -422,7 +422,8 @@ _NOTHING = FoundTopic(0, 1, (), ())
 
 def _first_looked_at(topic: Topic | FoundTopic) -> int:
     """Return the first seq that `look` reads. It reads nothing below the hot floor: the log may have no archive."""
-    return topic.hot_floor if topic.earliest_seq < topic.hot_floor else 1
+    hot_floor = topic.hot_floor if isinstance(topic, FoundTopic) else topic.inner.hot_floor
+    return hot_floor if topic.earliest_seq < hot_floor else 1
 
 
 def look(log: Log) -> dict[str, FoundTopic]:
@@ -433,16 +434,16 @@ def look(log: Log) -> dict[str, FoundTopic]:
         items = list(topic.read(_first_looked_at(topic), gaps=True))
         lost = tuple(item for item in items if isinstance(item, Gap))
         live = tuple((item.seq, item.value, item.tag) for item in items if isinstance(item, Record))
-        if topic.record_count_hot:
-            assert len(list(topic.frames(topic.hot_floor, topic.head_seq))) == topic.record_count_hot
+        if topic.inner.record_count_hot:
+            assert len(list(topic.inner.frames(topic.inner.hot_floor, topic.head_seq))) == topic.inner.record_count_hot
         details = tuple(
             (item.seq, (item.ts_ms, item.node, item.unterminated)) for item in items if isinstance(item, Record)
         )
         front = topic.earliest_seq
-        is_warm = any(not info.is_hot and info.first_seq <= front <= info.last_seq for info in topic.segments())
+        is_warm = any(not info.is_hot and info.first_seq <= front <= info.last_seq for info in topic.inner.segments())
         found[name] = FoundTopic(
-            topic.head_seq, topic.hot_floor, live, topic.delete_ops(), lost, front, details,
-            (topic.epoch, topic.config), topic.evict_floor, is_warm,
+            topic.head_seq, topic.inner.hot_floor, live, topic.inner.delete_ops(), lost, front, details,
+            (topic.epoch, topic.config), topic.inner.evict_floor, is_warm,
         )  # fmt: skip
     return found
 
@@ -495,7 +496,7 @@ def live(
             journal.append(log, "a", 4)
             journal.append(log, "kept", 4, durability="disk")
             journal.append(log, "a", 1, durability="memory")
-        log.topic("kept").settle_deletes(1)
+        log.topic("kept").inner.settle_deletes(1)
         journal.append(log, "mixed", 1, durability="memory")
         journal.append(log, "passing", 2, durability="ephemeral")
         journal.append(log, "kept", 1)
@@ -514,8 +515,8 @@ def live_on(log: Log, journal: Journal) -> None:
     journal.append(log, "mixed", 1, durability="ephemeral")
     journal.append(log, "mixed", 1)
     journal.checkpoint(log)
-    if log.topic("a").sealed_seq >= log.topic("a").hot_floor:
-        journal.release(log, "a", log.topic("a").sealed_seq)
+    if log.topic("a").inner.sealed_seq >= log.topic("a").inner.hot_floor:
+        journal.release(log, "a", log.topic("a").inner.sealed_seq)
     journal.append(log, "kept", 40, durability="memory")
 
 

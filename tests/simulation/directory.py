@@ -186,24 +186,24 @@ class Directory(Member):
         """
         branch = split_name(name)[1]
         before = {seq: entry for seq, entry in self._hot(name).items() if seq <= journal.head}
-        floor = self.log.topic(name).hot_floor
+        floor = self.log.topic(name).inner.hot_floor
         was = {seq: entry for seq, entry in journal.shown.items() if seq >= floor}
         return branch in self.resetting.values() and before == was and self.log.topic(name).head_seq > journal.head
 
     def _fits(self, name: str, journal: Journal) -> bool:
         topic = self.log.topic(name)
-        hot = {seq: entry for seq, entry in journal.shown.items() if seq >= topic.hot_floor}
+        hot = {seq: entry for seq, entry in journal.shown.items() if seq >= topic.inner.hot_floor}
         return topic.head_seq == journal.head and self._hot(name) == hot
 
     def _lists_newest(self, name: str, journal: Journal, after: Journal) -> bool:
         """Return False if `after` has a delete that the log does not list. A delete may take no record, so both fit."""
         new = after.untold[len(journal.untold) :]
-        listed = {op.at_seq for op in self.log.topic(name).delete_ops()}
+        listed = {op.at_seq for op in self.log.topic(name).inner.delete_ops()}
         return all(op.cut is not None or op.made_at in listed for op in new)
 
     def _hot(self, name: str) -> State:
         topic = self.log.topic(name)
-        records = topic.read(topic.hot_floor, gaps=True)
+        records = topic.read(topic.inner.hot_floor, gaps=True)
         return {each.seq: Entry(*each[:4]) for each in records if isinstance(each, Record)}
 
     def _adopt(self, name: str) -> None:
@@ -214,14 +214,14 @@ class Directory(Member):
         topic = self.log.topic(name)
         ops = tuple(
             Op(number, op.at_seq, op.at_seq, op.before, op.tag, _seqs_of(op))
-            for number, op in enumerate(topic.delete_ops())
+            for number, op in enumerate(topic.inner.delete_ops())
         )
         entries: State = {}
-        for frame in topic.frames(topic.hot_floor, topic.head_seq) if topic.record_count_hot else ():
+        for frame in topic.inner.frames(topic.inner.hot_floor, topic.head_seq) if topic.inner.record_count_hot else ():
             record = record_of(frame, 0, read_header(frame))
             entries[record.seq] = Entry(*record[:4])
         self.journals[name] = Journal(
-            topic.first_seq, topic.head_seq, topic.last_ts_ms, entries, self._hot(name), ops, ops
+            topic.first_seq, topic.head_seq, topic.inner.last_ts_ms, entries, self._hot(name), ops, ops
         )
 
     @contextlib.contextmanager
@@ -494,7 +494,7 @@ class Directory(Member):
             if not self.log.has_topic(name):
                 continue
             self._hold(self._fits(name, journal), f"{name} in the log is not what was appended")
-            floor, before = self.log.topic(name).hot_floor, self.floors.get(name, journal.first_seq)
+            floor, before = self.log.topic(name).inner.hot_floor, self.floors.get(name, journal.first_seq)
             if floor > before:
                 self._check_released(name, range(before, min(floor, journal.head + 1)))
             self.floors[name] = floor

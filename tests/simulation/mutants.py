@@ -167,7 +167,7 @@ def _begins_too_low(self: Takeover, handle: Handle, snapshot: Snapshot) -> Handl
 
 
 class _AlwaysInEpoch:
-    """A topic whose epoch hides a truncation."""
+    """A topic whose epoch hides a truncation, also from `inner`."""
 
     def __init__(self, topic: Any, epoch: int) -> None:
         self._topic = topic
@@ -184,7 +184,7 @@ def _sends_whatever_is_cut(
 
 
 def _drops_wherever_it_is(self: Log, name: str, *, position: tuple[int, int, int] | None = None) -> None:
-    _delete_topic(self, name, position=None if position is None else self.topic(name).position)
+    _delete_topic(self, name, position=None if position is None else self.topic(name).inner.position)
 
 
 def _merges_what_was_deleted(reader: Any, views: Iterable[SegmentView]) -> Any:

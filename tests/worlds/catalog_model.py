@@ -397,8 +397,8 @@ class CatalogModel:
         if has_news:
             # Where the log has the records, the front also passes those that an earlier delete took.
             live = min((seq for seq in line.shown if seq >= before), default=line.head + 1)
-            front = before if before < topic.hot_floor else live
-            assert (topic.evict_floor, topic.earliest_seq) == (before, front)
+            front = before if before < topic.inner.hot_floor else live
+            assert (topic.inner.evict_floor, topic.earliest_seq) == (before, front)
             assert [item.gap_to for item in topic.read(1, gaps=True) if isinstance(item, Gap)] == [before - 1]
             self.counts["evictions"] += 1
         line.delete(self._number(), self.clock.ms, before, None, is_commit=removed.lsn is not None)
@@ -415,7 +415,7 @@ class CatalogModel:
         line, status = self.lines[name], self.archive.status.topic(name)
         seq = line.head - back + 1
         is_only_here = status.pending_lsn is None and seq > status.offloaded_seq
-        if seq < self.log.topic(name).evict_floor or (is_only_here and (seq == 1 or not line.are_plain(back))):
+        if seq < self.log.topic(name).inner.evict_floor or (is_only_here and (seq == 1 or not line.are_plain(back))):
             return
         self._some_time_passes()
         done: list[Removed] = []

@@ -21,6 +21,7 @@ __all__ = [
     "LOG",
     "OPEN",
     "READ",
+    "SELECTION",
     "STREAM",
     "STREAM_OPTIONAL",
     "World",
@@ -64,12 +65,18 @@ def _of_topic(call: str, takes: dict[str, str], optional: str = "", **fit: objec
     return Row(run, takes, fit, frozenset(optional.split()))
 
 
+def _of_inner(call: str, takes: dict[str, str], optional: str = "", **fit: object) -> Row:
+    run = lambda world, **given: ended(getattr(world.topic.inner, call)(**given))  # noqa: E731
+    return Row(run, takes, fit, frozenset(optional.split()))
+
+
 def of_function(function: Any, takes: dict[str, str], optional: str = "", **fit: object) -> Row:
     return Row(lambda _, **given: function(**given), takes, fit, frozenset(optional.split()))
 
 
 READ = {"start": "whole", "end": "whole"}
-FOLLOW = {"start": "whole", "epoch": "whole", "timeout_s": "number", "gaps": "bool"}
+SELECTION = {"since_ms": "whole", "until_ms": "whole", "tag": "text"}
+FOLLOW = {"start": "whole", "epoch": "whole", "timeout_s": "number", "tag": "text", "gaps": "bool"}
 APPEND = {
     "values": "values",
     "tag": "text",
@@ -85,8 +92,16 @@ APPEND = {
 APPEND_OPTIONAL = "tag node durability producer if_head key if_incarnation times_ms"
 STREAM = {"chunks": "values", **{name: kind for name, kind in APPEND.items() if name not in {"values", "times_ms"}}}
 STREAM_OPTIONAL = APPEND_OPTIONAL.removesuffix(" times_ms")
-DELETE = {"before": "whole", "tag": "text", "start": "whole", "end": "whole", "seqs": "wholes", "epoch": "whole"}
-DELETE_OPTIONAL = "before tag start end seqs epoch"
+DELETE = {
+    **SELECTION,
+    "before": "whole",
+    "start": "whole",
+    "end": "whole",
+    "seqs": "wholes",
+    "epoch": "whole",
+    "grep": "text",
+}
+DELETE_OPTIONAL = " ".join(DELETE)
 OPEN = {
     "path": "path",
     "create": "bool",
@@ -154,29 +169,30 @@ LOG = {
     "Topic.append": _of_topic("append", APPEND, APPEND_OPTIONAL, values=[b"x"]),
     "Topic.append_once": _of_topic("append_once", APPEND, APPEND_OPTIONAL, values=[b"x"]),
     "Topic.append_stream": _of_topic("append_stream", STREAM, STREAM_OPTIONAL, chunks=[b"x"]),
-    "Topic.producer": _of_topic("producer", {"producer": "text"}),
+    "InnerTopic.known_producer": _of_inner("known_producer", {"producer": "text"}),
     "Topic.read": _of_topic(
-        "read", {**READ, "since_ms": "whole", "until_ms": "whole", "gaps": "bool"}, "start end since_ms until_ms"
+        "read", {**READ, **SELECTION, "limit": "whole", "gaps": "bool"}, "start end since_ms until_ms tag limit"
     ),
     "Topic.read_arrays": _of_topic("read_arrays", {**READ, "gaps": "bool"}, "start end"),
     "Topic.read_arrow": _of_topic(
         "read_arrow",
-        {**READ, "since_ms": "whole", "until_ms": "whole", "tag": "text", "text": "bool"},
+        {**READ, **SELECTION, "text": "bool"},
         "start end since_ms until_ms tag",
     ),
     "Topic.read_batches": _of_topic("read_batches", READ, "start end"),
-    "Topic.follow": _of_topic("follow", FOLLOW, "start epoch timeout_s", timeout_s=0),
-    "Topic.follower": _of_topic("follower", {"start": "whole", "gaps": "bool", "epoch": "whole"}, "start epoch"),
+    "Topic.follow": _of_topic("follow", FOLLOW, "start epoch timeout_s tag", timeout_s=0),
+    "InnerTopic.follower": _of_inner("follower", {"start": "whole", "gaps": "bool", "epoch": "whole"}, "start epoch"),
     "Topic.seq_at": _of_topic("seq_at", {"ts_ms": "whole"}),
-    "Topic.frames": _of_topic("frames", {"first": "whole", "last": "whole"}, first=1, last=1),
-    "Topic.frame_batches": _of_topic("frame_batches", {"first": "whole", "last": "whole"}, first=1, last=1),
-    "Topic.sealed_files": _of_topic("sealed_files", {"first": "whole", "last": "whole"}, first=1, last=1),
+    "InnerTopic.frames": _of_inner("frames", {"first": "whole", "last": "whole"}, first=1, last=1),
+    "InnerTopic.frame_batches": _of_inner("frame_batches", {"first": "whole", "last": "whole"}, first=1, last=1),
+    "InnerTopic.sealed_files": _of_inner("sealed_files", {"first": "whole", "last": "whole"}, first=1, last=1),
     "Topic.delete": _of_topic("delete", DELETE, DELETE_OPTIONAL, tag="eu"),
     "Topic.evict": _of_topic("evict", {"before": "whole"}),
-    "Topic.settle_deletes": _of_topic("settle_deletes", {"op": "whole"}),
-    "Topic.truncate": _of_topic("truncate", {"seq": "whole", "position": "position"}, "position", seq=3),
-    "Topic.settle_truncation": _of_topic("settle_truncation", {"op": "instance"}),
-    "Topic.changed_since": _of_topic("changed_since", {"epoch": "whole"}),
-    "Topic.sealed_version": _of_topic("sealed_version", {"last": "whole"}),
-    "Topic.release": _of_topic("release", {"last_seq": "whole", "epoch": "whole"}, "epoch", last_seq=5),
+    "InnerTopic.settle_deletes": _of_inner("settle_deletes", {"op": "whole"}),
+    "Topic.truncate": _of_topic("truncate", {"seq": "whole"}),
+    "InnerTopic.truncate": _of_inner("truncate", {"seq": "whole", "position": "position"}, "position", seq=3),
+    "InnerTopic.settle_truncation": _of_inner("settle_truncation", {"op": "instance"}),
+    "InnerTopic.changed_since": _of_inner("changed_since", {"epoch": "whole"}),
+    "InnerTopic.sealed_version": _of_inner("sealed_version", {"last": "whole"}),
+    "InnerTopic.release": _of_inner("release", {"last_seq": "whole", "epoch": "whole"}, "epoch", last_seq=5),
 }

@@ -62,7 +62,7 @@ class DiskWatch:
 
     def _hot_bytes(self) -> int:
         log = self._context.log
-        return sum(log.topic(name).bytes_hot for name in log.topics())
+        return sum(log.topic(name).inner.bytes_hot for name in log.topics())
 
     def _change(self, state: DiskState, free_bytes: int) -> None:
         log = self._context.log

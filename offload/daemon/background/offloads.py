@@ -90,7 +90,7 @@ class Offloads:
         if offload.seal:
             # The sealed segments also hold the records appended since the look. The offload takes them too.
             self._seals.seal(log, name)
-            up_to = max(up_to, log.topic(name).sealed_seq)
+            up_to = max(up_to, log.topic(name).inner.sealed_seq)
         result = self._archive.offload(name, up_to=up_to, on_bytes=count_bytes)
         if result.published and not self._context.stopping.is_set():
             self._archive.upkeep.compact(name, on_bytes=count_bytes)
@@ -146,13 +146,15 @@ class _DueTopics:
 
     def _backlog(self, name: str, topic: Topic, work: TopicWork) -> Backlog:
         status = self._archive.status
-        offloaded_seq, sealed_seq, head_seq = status.offloaded_seq(name), topic.sealed_seq, topic.head_seq
+        offloaded_seq, sealed_seq, head_seq = status.offloaded_seq(name), topic.inner.sealed_seq, topic.head_seq
         if head_seq <= sealed_seq:
             work.unsealed_since_ms = None
         elif work.unsealed_since_ms is None or work.unsealed_from_seq <= sealed_seq:
             work.unsealed_since_ms, work.unsealed_from_seq = self._context.now_ms(), sealed_seq + 1
         return Backlog(
-            sealed=[segment for segment in topic.segments() if segment.sealed and segment.last_seq > offloaded_seq],
+            sealed=[
+                segment for segment in topic.inner.segments() if segment.sealed and segment.last_seq > offloaded_seq
+            ],
             offloaded_seq=offloaded_seq,
             head_seq=head_seq,
             unsealed_since_ms=work.unsealed_since_ms,

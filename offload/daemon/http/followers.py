@@ -160,7 +160,7 @@ async def _fed(
 def _begun(topic: Topic, query: RangeQuery, last: EventId | None) -> tuple[Follower, _Truncation | None]:
     if last is not None:
         return _continued(topic, last.epoch, last.seq + 1, query)
-    follower = topic.follower(query.start, gaps=query.gaps)
+    follower = topic.inner.follower(query.start, gaps=query.gaps)
     if query.tail is not None:
         follower.seq = max(follower.seq, topic.head_seq - query.tail + 1)
     return follower, None
@@ -171,7 +171,7 @@ def _continued(topic: Topic, epoch: int, seq: int, query: RangeQuery) -> tuple[F
     cut = None
     while True:
         try:
-            return topic.follower(seq if seq > 1 else None, gaps=query.gaps, epoch=epoch), cut
+            return topic.inner.follower(seq if seq > 1 else None, gaps=query.gaps, epoch=epoch), cut
         except Truncated as error:
             epoch, seq = error.epoch, error.seq
             cut = _Truncation(epoch, seq)

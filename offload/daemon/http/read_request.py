@@ -22,6 +22,7 @@ from offload.errors import InvalidOption, Refused
 from seglog import Record
 from seglog.base.arguments import WHOLE_MAX
 from seglog.base.values import dataclass
+from seglog.values.record import tag_fits
 
 __all__ = ["READ_PARAMETERS", "READ_QUERY", "Choice", "Form", "RangeQuery", "form_of"]
 
@@ -64,11 +65,7 @@ class Choice:
             return False
         if self.excluded and record.node in self.excluded:
             return False
-        if self.tag is None:
-            return True
-        if record.tag is None:
-            return False
-        return record.tag.startswith(self.tag[:-1]) if self.tag.endswith("*") else record.tag == self.tag
+        return self.tag is None or tag_fits(record.tag, self.tag)
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@
 
     part of an ETag                       changes with
     incarnation of the topic              a deletion of the topic, another directory
-    version of the sealed records         each truncation, delete, eviction (Topic.sealed_version)
+    version of the sealed records         each truncation, delete, eviction (Topic.inner.sealed_version)
     the query                             the range, the filters, the limits
     the media type                        the representation
     the version of seglog                 the encoding
@@ -171,7 +171,7 @@ def _record(topic: Topic | ReplicaTopic, seq: int) -> Record | Gap | None:
             found = next(topic.read(seq, seq), None)
         except Truncated:
             continue
-        if found is None and isinstance(topic, Topic) and topic.changed_since(epoch)[0] != epoch:
+        if found is None and isinstance(topic, Topic) and topic.inner.changed_since(epoch)[0] != epoch:
             continue
         if found is None and seq > head_seq:
             raise SeqOutOfRange(topic.name, seq, topic.earliest_seq, head_seq)
@@ -198,7 +198,7 @@ class _Answer:
         archive = self.service.archive
         if archive is not None and archive.status.is_diverged(topic.name):
             return None  # another directory writes what the cold tier shows
-        version = topic.sealed_version(end)
+        version = topic.inner.sealed_version(end)
         if version is None:
             return None
         self.has_etag = True
@@ -242,7 +242,7 @@ class _Answer:
         if seq != topic.head_seq + 1 or (query.end is not None and query.end < seq):
             return query
         become_follower(request.scope)
-        epoch = (await in_threads(self.service.hot_reads, topic.follower, seq)).epoch
+        epoch = (await in_threads(self.service.hot_reads, topic.inner.follower, seq)).epoch
         try:
             async with asyncio.timeout(query.wait_s):
                 while True:
@@ -252,7 +252,7 @@ class _Answer:
                     seq = max(seq, page.next_seq)
         except (TimeoutError, Stopping):
             pass
-        now, changed = topic.changed_since(epoch)
+        now, changed = topic.inner.changed_since(epoch)
         if changed is not None and changed < seq:
             raise Truncated(topic.name, changed, now)
         self.headers |= _place(topic)
@@ -277,7 +277,7 @@ def _place(topic: Topic) -> dict[str, str]:
 
 
 def _bounds(topic: Topic | ReplicaTopic, headers: dict[str, str], form: Form) -> Response:
-    sealed_seq = topic.head_seq if isinstance(topic, ReplicaTopic) else topic.sealed_seq
+    sealed_seq = topic.head_seq if isinstance(topic, ReplicaTopic) else topic.inner.sealed_seq
     bounds = {"seglog-earliest": str(topic.earliest_seq), "seglog-sealed": str(sealed_seq)}
     answer = Response(headers={**headers, **bounds}, media_type=form.value)
     del answer.headers["content-length"]  # a GET has more

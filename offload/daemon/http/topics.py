@@ -78,7 +78,7 @@ class _Topics:
         query_of(request)
         topic = await readable(self._service, request.path_params["topic"])
         return JSONResponse(
-            {"earliest_seq": topic.earliest_seq, "head_seq": topic.head_seq, "hot_first_seq": topic.hot_floor}
+            {"earliest_seq": topic.earliest_seq, "head_seq": topic.head_seq, "hot_first_seq": topic.inner.hot_floor}
         )
 
     async def truncate(self, request: Request) -> Response:

@@ -171,7 +171,7 @@ def _answer_closed(live: Live, request: Append) -> tuple[int, dict[str, str]]:
 
 
 def _known(live: Live, producer: Numbered) -> Producer | None:
-    return live.topic.producer(producer_id(live, producer.id))
+    return live.topic.inner.known_producer(producer_id(live, producer.id))
 
 
 def _is_appended(live: Live, producer: Numbered) -> bool:

@@ -116,7 +116,7 @@ class Live:
             raise OffsetGone(text)
         if parsed is None or parsed[0] > self.topic.epoch or parsed[1] > self.topic.head_seq:
             raise InvalidStreamRequest(name, f"{text} is beyond the end of the stream, {self.tail_offset}")
-        cut = self.topic.changed_since(parsed[0])[1] if self.topic.exists else None
+        cut = self.topic.inner.changed_since(parsed[0])[1] if self.topic.exists else None
         if parsed[0] and cut is not None and cut <= parsed[1]:  # before the first epoch the topic had no record
             raise OffsetGone(text)
         return min(max(parsed[1], self.entry.base), self.tail)
@@ -126,7 +126,7 @@ class Live:
         if self.is_gone or not self.topic.exists:
             return True
         try:
-            cut = self.topic.changed_since(epoch)[1]
+            cut = self.topic.inner.changed_since(epoch)[1]
         except NoSuchTopic:
             return True
         return cut is not None and cut <= after
@@ -160,7 +160,7 @@ class Live:
                 has_end = mark.is_closed and not last.value
         if changes != self._changes:
             return
-        newest = self.topic.producer(WHOLE_BATCH)
+        newest = self.topic.inner.known_producer(WHOLE_BATCH)
         self._batches = max(self._batches, 0 if newest is None else newest.number + 1)
         self.mark, self.has_end, self._epoch, self._is_known = mark, has_end, epoch, True
 

@@ -93,7 +93,7 @@ async def is_news(service: Service, live: Live, after: int, wait_s: float) -> bo
     end = loop.time() + wait_s
     live.waiters.add(news)
     try:
-        follower = await in_threads(service.hot_reads, live.topic.follower, after + 1)
+        follower = await in_threads(service.hot_reads, live.topic.inner.follower, after + 1)
         try:
             while not await in_threads(service.hot_reads, poll):
                 if not await _is_set(service, news, end):

@@ -222,7 +222,7 @@ def _etag(live: Live, after: int, piece: Piece) -> str:
     for value in piece.values:
         digest.update(len(value).to_bytes(8, "little"))
         digest.update(value)
-    return f'"{live.topic.topic_id:x}:{after}:{piece.last}:{digest.hexdigest()}{end}"'
+    return f'"{live.topic.inner.topic_id:x}:{after}:{piece.last}:{digest.hexdigest()}{end}"'
 
 
 def _piece_headers(live: Live, after: int, piece: Piece, *, cursor: str | None, is_now: bool) -> dict[str, str]:
@@ -235,7 +235,7 @@ def _piece_headers(live: Live, after: int, piece: Piece, *, cursor: str | None, 
         headers["stream-cursor"] = cursor
     if is_now:
         return headers | {"cache-control": "no-store"}
-    is_sealed = bool(piece.values) and piece.last <= live.topic.sealed_seq and not piece.is_tail
+    is_sealed = bool(piece.values) and piece.last <= live.topic.inner.sealed_seq and not piece.is_tail
     return headers | {"etag": _etag(live, after, piece), "cache-control": _SEALED if is_sealed else "private, no-cache"}
 
 

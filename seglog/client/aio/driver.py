@@ -13,10 +13,11 @@ import random
 import ssl
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
-from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any
+from contextlib import aclosing, asynccontextmanager
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from seglog.client.address import SOCKET_FILE, Address
+from seglog.client.commands import Asking
 from seglog.client.connections import Answer, Broken, Lost, Outcome, Request
 from seglog.client.reading import ArrowReading, Following, Reading
 from seglog.client.retries import Call, Retries, after, is_reached
@@ -28,6 +29,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 __all__ = ["AsyncConnections", "AsyncDriver"]
+
+_Result = TypeVar("_Result")
 
 try:
     import httpx
@@ -166,13 +169,30 @@ class AsyncDriver:
                 return outcome
             call = await self._next_try(call, outcome)
 
+    async def result(self, asking: Asking[_Result]) -> _Result:
+        """Run a command, and return its result. Raise its error."""
+        return asking.result(await self.ask(asking.request))
+
     async def exchange(self, request: Request, on_written: Callable[[], Any]) -> Outcome:
         """Send a request once. Await `on_written` when all of it went to the daemon, unless that fails."""
         outcome = await self._connections.exchange(request, on_written)
         self.is_reached |= is_reached(outcome)
         return outcome
 
-    async def items(self, source: Reading | Following) -> AsyncIterator[Record | Gap]:
+    async def items(
+        self, source: Reading | Following, *, timeout_s: float | None = None
+    ) -> AsyncGenerator[Record | Gap]:
+        """Yield the items of `_items`. End after `timeout_s` without one."""
+        async with aclosing(self._items(source)) as items:
+            while True:
+                try:
+                    async with asyncio.timeout(timeout_s):
+                        item = await anext(items)
+                except (StopAsyncIteration, TimeoutError):
+                    return
+                yield item
+
+    async def _items(self, source: Reading | Following) -> AsyncGenerator[Record | Gap]:
         """Yield the items of a read or a follower. After a lost connection, resume it (CLIENT-4)."""
         call = self._begin(source.request)
         while not source.is_done:

@@ -134,7 +134,7 @@ def test_the_bytes_of_an_append_are_those_of_its_frames(tmp_path: Path) -> None:
         for values, tag, node in (([b""], None, None), ([b"a", b"", b"ccc"] * 200, "\u00e4", None), ([b"b"], "t", "n")):
             topic.append(values, tag=tag, node=node)
             counted += frame_bytes(values, tag, node)
-            assert topic.bytes_hot == counted
+            assert topic.inner.bytes_hot == counted
 
 
 @pytest.fixture

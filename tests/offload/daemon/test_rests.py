@@ -40,13 +40,13 @@ def test_one_seal_serves_the_topics_that_wait_and_is_not_repeated(tmp_path: Path
         for name in ("a", "b", "gone"):
             seals.want(name)
         seals.seal(log, "b")
-        assert [log.topic(name).sealed_seq for name in ("a", "b", "c")] == [1, 1, 0]
+        assert [log.topic(name).inner.sealed_seq for name in ("a", "b", "c")] == [1, 1, 0]
         log.topic("a").append([b"y"])
         seals.seal(log, "a")
-        assert log.topic("a").sealed_seq == 1
+        assert log.topic("a").inner.sealed_seq == 1
         seals.want("a")
         seals.seal(log, "a")
-        assert log.topic("a").sealed_seq == 2
+        assert log.topic("a").inner.sealed_seq == 2
 
 
 def test_the_log_seals_several_topics_with_one_manifest_and_keeps_them(tmp_path: Path) -> None:
@@ -56,9 +56,9 @@ def test_the_log_seals_several_topics_with_one_manifest_and_keeps_them(tmp_path:
         log.checkpoint()
         before = versions = log.versions()
         log.seal(["b", "a", "b", "absent"])
-        assert [log.topic(name).sealed_seq for name in ("a", "b", "c")] == [1, 1, 0]
+        assert [log.topic(name).inner.sealed_seq for name in ("a", "b", "c")] == [1, 1, 0]
         versions = log.versions()
         assert {name for name in versions if versions[name] != before[name]} == {"a", "b"}
         assert len(list((tmp_path / "d" / "meta").glob("snapshot.*.json"))) == 2
     with seglog.open(tmp_path / "d") as log:
-        assert [segment.sealed for name in ("a", "b", "c") for segment in log.topic(name).segments()] == [1, 1, 0]
+        assert [segment.sealed for name in ("a", "b", "c") for segment in log.topic(name).inner.segments()] == [1, 1, 0]

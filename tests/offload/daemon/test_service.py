@@ -64,9 +64,9 @@ def test_a_sealed_segment_goes_when_it_is_old_enough_and_its_hot_copy_after_the_
             clock.ms += 60_000
             await until(lambda: service.archive.status.offloaded_seq("t") == 2, "the offload")
             await asyncio.sleep(0.1)
-            assert service.sync.topic("t").hot_floor == 1
+            assert service.sync.topic("t").inner.hot_floor == 1
             clock.ms += 4 * 3600 * 1000
-            await until(lambda: service.sync.topic("t").hot_floor == 3, "the release")
+            await until(lambda: service.sync.topic("t").inner.hot_floor == 3, "the release")
             assert [record.value for record in service.sync.topic("t").read()] == [b"one", b"two"]
             assert [record.value for record in service.sync.topic("t").read()] == [b"one", b"two"]
             counts = {name: (hits, misses) for name, hits, misses in service.archive.cache_counts()}
@@ -246,7 +246,7 @@ def test_below_the_bounds_of_the_disk_it_alarms_then_refuses_appends_and_takes_t
             assert service.archive is not None
             await service.log.topic("t").append([b"x"])
             service.sync.topic("t").seal()
-            await until(lambda: service.sync.topic("t").hot_floor == 2, "the release, without a lag")
+            await until(lambda: service.sync.topic("t").inner.hot_floor == 2, "the release, without a lag")
             assert service.disk is DiskState.ALARM
             assert service.is_ready
             (path / "seglog.toml").write_text(f"[serve]\ndisk_alarm_bytes = {huge}\ndisk_reject_bytes = {huge}\n")
@@ -391,7 +391,7 @@ def test_objects_are_rid_of_deleted_records_in_their_interval(tmp_path: Path) ->
             await until(lambda: archive.status.offloaded_seq("t") == 2, "the offload")
             archive.delete("t", before=2)  # if the offload still has the topic's lock, a later offload publishes it
             await until(lambda: sum("/log/" in key for key in store.list("5")) == 2, "the delete")
-            await until(lambda: not service.sync.topic("t").delete_ops(), "the answer to the delete")
+            await until(lambda: not service.sync.topic("t").inner.delete_ops(), "the answer to the delete")
             clock.ms += 60_000
             await until(lambda: sum("/log/" in key for key in store.list("5")) == 3, "the compaction")
             assert [record.value for record in service.sync.topic("t").read()] == [b"y"]

@@ -96,7 +96,7 @@ def test_the_bytes_and_the_gaps_are_the_same(directory: tuple[Log, Archive], giv
 
 def test_without_a_remote_and_with_a_wrong_start(directory: tuple[Log, Archive]) -> None:
     log, _ = directory
-    start = log.topic("t").hot_floor
+    start = log.topic("t").inner.hot_floor
     found = [_printed(_results((log, None), takes_lines=each, start=start)) for each in (True, False)]
     assert found[0] == found[1]
     for given in ({"start": 999}, {"start": 999, "at": "lsn:2"}, {"start": 3, "at": "head"}, {"topic": "none"}):

@@ -79,7 +79,7 @@ def test_a_read_with_conditions_finds_what_a_look_at_each_record_finds(
     log, archive = opened_directory
     rng = random.Random(3)
     skipped = 0
-    assert log.topic("t").hot_floor > 100
+    assert log.topic("t").inner.hot_floor > 100
     for topic, at in (("t", None), ("t", "head~1"), ("t", "lsn:5"), ("t", "seq:60"), ("t@b", None), ("t@b", "lsn:3")):
         whole = [item for item in _read(log, archive, topic=topic, at=at) if isinstance(item, Record)]
         first, last = whole[0].seq, whole[-1].seq

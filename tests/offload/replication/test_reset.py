@@ -319,7 +319,7 @@ def test_a_topic_that_comes_after_one_which_a_reset_took_is_another_one(diverged
     handle. Then an application appended without the archive.
     """
     with diverged.opened() as (log, archive):
-        position = log.topic("t").position
+        position = log.topic("t").inner.position
         drop_attempts(archive, "t")
         log.delete_topic("t", position=position)
     with seglog.open(diverged.path) as log:

@@ -58,7 +58,7 @@ def test_a_directory_that_takes_over_knows_no_producer_and_has_another_incarnati
     with opened(tmp_path / "two", store) as (_, archive):
         archive.replication.sync("t")
         topic = archive.replication.take_over("t")
-        assert topic.producer("p") is None
+        assert topic.inner.known_producer("p") is None
         assert topic.incarnation() != incarnation
         with pytest.raises(ProducerGap):
             topic.append([b"2"], producer=ProducerBatch("p", 0, 2))
@@ -79,7 +79,7 @@ def test_a_directory_that_takes_over_knows_no_producer_and_has_another_incarnati
     assert [*offload.recover(tmp_path / "four", remote)]
     with seglog.open(tmp_path / "four") as log, offload.attach(log, remote) as archive:
         topic = archive.open_for_append("t")
-        assert topic.producer("p") is None
+        assert topic.inner.known_producer("p") is None
         assert topic.incarnation() != incarnation
 
 
@@ -325,7 +325,7 @@ def test_what_was_evicted_stays_so_after_a_takeover(tmp_path: Path, store: Memor
         archive.offload("t")
     with opened(tmp_path / "two", store) as (log, archive):
         archive.replication.take_over("t")
-        assert log.topic("t").evict_floor == 3
+        assert log.topic("t").inner.evict_floor == 3
         assert archive.history.snapshot("t").bounds == Bounds(3, 3, 3)
 
 

@@ -48,7 +48,7 @@ class World:
             case "delete tag":
                 self.archive.delete(name, tag=self.chance.choice("xy"))
             case "truncate":
-                self.archive.truncate(name, self.chance.randint(topic.evict_floor, topic.head_seq + 1))
+                self.archive.truncate(name, self.chance.randint(topic.inner.evict_floor, topic.head_seq + 1))
             case "evict":
                 self.archive.evict(name, self.chance.randint(1, topic.head_seq // 2 + 1))
         self.archive.offload(name)

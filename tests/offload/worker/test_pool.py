@@ -163,7 +163,7 @@ def test_deleted_records_are_what_the_log_says_they_are(
 ) -> None:
     topic = filled(log)
     settled = topic.delete(tag="tag-1")
-    topic.settle_deletes(settled.op)
+    topic.inner.settle_deletes(settled.op)
     log.checkpoint()
     topic.delete(before=9)
     log.checkpoint()
@@ -187,7 +187,7 @@ def test_a_segment_may_be_written_anew_and_removed_while_it_is_read(
     log: Log, pool: WorkerPool, url: str, tmp_path: Path
 ) -> None:
     topic = filled(log)
-    frames = list(topic.frames(1, 40))
+    frames = list(topic.inner.frames(1, 40))
     is_first = [True]
 
     def meanwhile(count: int) -> None:

@@ -114,7 +114,7 @@ def test_an_offload_goes_on_behind_maintenance_with_the_objects_it_has_sent(tmp_
         status = archive.status.topic("t")
         assert (status.pending_lsn, status.unfinished_attempts, status.diverged_lsn) == (None, 0, None)
         archive.offload("t", drop_hot=True)
-        assert log.topic("t").hot_floor == 3
+        assert log.topic("t").inner.hot_floor == 3
     with opened(tmp_path / "other", store) as (_, archive):
         archive.replication.sync("t")
         assert values(archive, "t") == [b"a", b"b"]
@@ -183,7 +183,7 @@ def test_a_delete_is_said_anew_of_what_a_merge_has_made(tmp_path: Path, store: M
                 topic = other.create_topic("t", first_seq=4, is_taken_over=True)
                 handle = context_of(helper).local.handle("t")
                 assert handle is not None
-                context_of(helper).local.save(handle=replace(handle, epoch=1, topic_id=topic.topic_id))
+                context_of(helper).local.save(handle=replace(handle, epoch=1, topic_id=topic.inner.topic_id))
                 helper.change_settings(OffloadSettings(merge_count=2))
                 [merged] = helper.upkeep.compact("t")
                 assert merged.segment is not None
@@ -198,7 +198,7 @@ def test_a_delete_is_said_anew_of_what_a_merge_has_made(tmp_path: Path, store: M
         assert values(archive, "t", at="lsn:4") == [b"0", b"1", b"2"]
         deletion = next(iter(archive.history.commits("t"))).commit
         assert {view.ref.sid for view in archive.history.snapshot("t").segments} == set(deletion.deletions.bitmaps)
-        assert log.topic("t").delete_ops() == ()
+        assert log.topic("t").inner.delete_ops() == ()
 
 
 @pytest.mark.parametrize(
@@ -426,7 +426,7 @@ def test_a_hot_copy_that_a_kept_state_shows_stays_until_that_is_read_back(tmp_pa
         store.put(data_key(volume, sent), bytes(len(whole)), {})
         with pytest.raises(InvalidObject):
             archive.release("t", at_once=True)
-        assert log.topic("t").hot_floor == 1
+        assert log.topic("t").inner.hot_floor == 1
         store.put(data_key(volume, sent), whole, {})
         assert archive.release("t", at_once=True) == 2
 

@@ -165,12 +165,12 @@ def test_two_logs_do_not_share_a_place(tmp_path: Path, objects: ObjectStore, cap
         with opened("one") as log:
             log.topic("t").append([b"one"] * 35)
             log.topic("t").seal()
-            assert not all(info.is_hot for info in log.topic("t").segments())
+            assert not all(info.is_hot for info in log.topic("t").inner.segments())
         before = [(key, objects.get(Key(key))) for key in objects.list("")]
         with opened("two") as log:
             log.topic("t").append([b"two"] * 35)
             log.topic("t").seal()
-            assert all(info.is_hot for info in log.topic("t").segments())
+            assert all(info.is_hot for info in log.topic("t").inner.segments())
             assert {record.value for record in log.topic("t").read()} == {b"two"}
         assert [(key, objects.get(Key(key))) for key in objects.list("")] == before
         assert "cold/log-1 is the warm directory of" in caplog.text
@@ -178,6 +178,6 @@ def test_two_logs_do_not_share_a_place(tmp_path: Path, objects: ObjectStore, cap
             objects.delete(Key("cold/log-1/owner"))  # an earlier version left a warm directory without an owner
             with opened("two") as log:
                 log.checkpoint()
-                assert all(info.is_hot for info in log.topic("t").segments())
+                assert all(info.is_hot for info in log.topic("t").inner.segments())
     with opened("one") as log:
         assert {record.value for record in log.topic("t").read()} == {b"one"}

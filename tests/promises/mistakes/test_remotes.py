@@ -63,7 +63,7 @@ def hot_goes_on(log: Log, expected: list[bytes]) -> None:
     """Appends and reads of what this disk has: nothing acked is lost."""
     log.topic("orders").append([b"after"])
     log.topic("orders").seal()
-    hot = log.topic("orders").read(log.topic("orders").hot_floor)
+    hot = log.topic("orders").read(log.topic("orders").inner.hot_floor)
     assert [each.value for each in hot] == [*expected, b"after"]
 
 

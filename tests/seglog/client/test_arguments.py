@@ -13,10 +13,20 @@ from seglog import InvalidArgument, Misuse, ProducerBatch
 from seglog import client as package
 from seglog.client import Batching, Client, Retries, aio
 from tests.arguments import Row, calls_of, refused
+from tests.worlds.log_calls import DELETE, DELETE_OPTIONAL
 
-VALUES = (package.Bounds, package.Receipt, Retries, Batching)
+VALUES = (Retries, Batching)
 RECORD = {"tag": "text", "node": "text", "unterminated": "bool"}
-APPEND = {"values": "values", **RECORD, "durability": "text", "producer": "instance", "key": "text", "if_head": "whole"}
+APPEND = {
+    "values": "values",
+    **RECORD,
+    "durability": "text",
+    "producer": "instance",
+    "key": "text",
+    "if_head": "whole",
+    "if_incarnation": "text",
+}
+APPEND_OPTIONAL = "tag node durability producer key if_head if_incarnation"
 READ = {
     "start": "whole",
     "end": "whole",
@@ -36,13 +46,23 @@ def _of_topic(call: str, takes: dict[str, str], optional: str = "", **fit: objec
     return Row(run, takes, fit, frozenset(optional.split()))
 
 
+def _of_archive(call: str, takes: dict[str, str], optional: str = "", **fit: object) -> Row:
+    run = lambda client, **given: getattr(client.archive, call)(**given)  # noqa: E731
+    return Row(run, takes, fit, frozenset(optional.split()))
+
+
+def _of_branches(call: str, takes: dict[str, str], **fit: object) -> Row:
+    return Row(lambda client, **given: getattr(client.archive.branches, call)(**given), takes, fit)
+
+
 def _send(client: Client, **given: Any) -> None:
     client.topic("t").producer("p", epoch=1).send(**given)
 
 
 ROWS = {
     "Client.topic": Row(lambda client, **given: client.topic(**given), {"name": "name"}),
-    "RemoteTopic.append": _of_topic("append", APPEND, "tag node durability producer key if_head", values=[b"x"]),
+    "RemoteTopic.append": _of_topic("append", APPEND, APPEND_OPTIONAL, values=[b"x"]),
+    "RemoteTopic.append_once": _of_topic("append_once", APPEND, APPEND_OPTIONAL, values=[b"x"]),
     "RemoteTopic.producer": _of_topic(
         "producer",
         {"id": "text", "epoch": "whole", "batching": "instance", "durability": "text"},
@@ -57,9 +77,38 @@ ROWS = {
         "start end since_ms until_ms tag",
     ),
     "RemoteTopic.follow": _of_topic(
-        "follow", {"start": "whole", "epoch": "whole", "tag": "text", "gaps": "bool"}, "start epoch tag"
+        "follow",
+        {"start": "whole", "epoch": "whole", "timeout_s": "number", "tag": "text", "gaps": "bool"},
+        "start epoch timeout_s tag",
     ),
     "RemoteTopic.truncate": _of_topic("truncate", {"seq": "whole"}, seq=1),
+    "RemoteTopic.evict": _of_topic("evict", {"before": "whole"}, before=1),
+    "RemoteTopic.delete": _of_topic("delete", DELETE, DELETE_OPTIONAL),
+    "RemoteArchive.offload": _of_archive(
+        "offload", {"name": "text", "up_to": "whole", "drop_hot": "bool"}, "up_to", name="t"
+    ),
+    "RemoteArchive.delete": _of_archive(
+        "delete", {"name": "text", "message": "text", **DELETE}, DELETE_OPTIONAL, name="t"
+    ),
+    "RemoteArchive.evict": _of_archive(
+        "evict", {"name": "text", "before": "whole", "message": "text"}, name="t", before=1
+    ),
+    "RemoteArchive.truncate": _of_archive(
+        "truncate", {"name": "text", "seq": "whole", "message": "text"}, name="t", seq=1
+    ),
+    "RemoteArchive.restore": _of_archive(
+        "restore", dict.fromkeys(("topic", "to", "name", "message"), "text"), topic="t", to="head", name="b"
+    ),
+    "RemoteBranches.list": _of_branches("list", {"topic": "text", "deleted": "bool"}, topic="t"),
+    "RemoteBranches.delete_branch": _of_branches(
+        "delete_branch", dict.fromkeys(("topic", "branch", "message"), "text"), topic="t", branch="b"
+    ),
+    "RemoteBranches.undelete_branch": _of_branches(
+        "undelete_branch", dict.fromkeys(("topic", "branch"), "text"), topic="t", branch="b"
+    ),
+    "RemoteBranches.rename_branch": _of_branches(
+        "rename_branch", dict.fromkeys(("topic", "branch", "new"), "text"), topic="t", branch="b", new="c"
+    ),
     "RemoteProducer.send": Row(_send, {"value": "bytes", **RECORD}, {"value": b"x"}, frozenset({"tag", "node"})),
 }
 
@@ -142,6 +191,8 @@ def test_a_producer_that_no_header_carries_is_refused_at_once(client: Client, na
         (package.RemoteTopic, aio.AsyncRemoteTopic),
         (package.RemoteProducer, aio.AsyncRemoteProducer),
         (package.Client, aio.AsyncClient),
+        (package.RemoteArchive, aio.AsyncRemoteArchive),
+        (package.RemoteBranches, aio.AsyncRemoteBranches),
     ],
 )
 def test_the_calls_for_asyncio_take_the_same_arguments(plain: Any, twin: Any) -> None:

@@ -17,8 +17,7 @@ from tests.worlds.places import TOKEN, Place
 def test_records_come_back_as_they_were_appended(client: Client, name: str) -> None:
     topic = client.topic(name)
     values = [b"one", b"", b"\xff\n\x00", "ü".encode()]
-    receipt = topic.append(values, tag="eu", node="web1", unterminated=True)
-    assert (receipt.first_seq, receipt.last_seq, receipt.appended) == (1, 4, 4)
+    assert topic.append(values, tag="eu", node="web1", unterminated=True) == range(1, 5)
     found = [*topic.read()]
     assert [each.value for each in found if isinstance(each, Record)] == values
     assert {each[3:] for each in found if isinstance(each, Record)} == {("eu", "web1", True)}
@@ -31,7 +30,7 @@ def test_records_come_back_as_they_were_appended(client: Client, name: str) -> N
 def test_a_truncation_removes_the_records_from_a_seq_on(client: Client, name: str) -> None:
     topic = client.topic(name)
     topic.append([b"x"] * 5)
-    assert topic.truncate(3) == 2
+    topic.truncate(3)
     assert [each.seq for each in topic.read() if isinstance(each, Record)] == [1, 2]
 
 
@@ -51,7 +50,7 @@ def test_errors_of_the_daemon_keep_their_class_and_their_hint(client: Client, na
         topic.append([b"x"], durability="never")
     assert refused.value.title == "InvalidOption"
     assert (refused.value.status, refused.value.exit_code) == (400, 2)
-    assert topic.append([b"x"], key="once").seqs == range(1, 2)
+    assert topic.append([b"x"], key="once") == range(1, 2)
     with pytest.raises(seglog.KeyReused) as reused:
         topic.append([b"y", b"z"], key="once")
     assert (reused.value.key, reused.value.first_seq, reused.value.records) == ("once", 1, 1)
@@ -99,17 +98,17 @@ def test_a_certificate_that_is_not_trusted_is_refused_at_once(place: Place) -> N
 @pytest.mark.parametrize("identity", ["ключ", "a b", "k" * 256])
 def test_a_producer_and_a_key_may_be_any_text(client: Client, name: str, identity: str) -> None:
     topic = client.topic(name[:60])
-    first = topic.append([b"x"], key=identity)
+    first = topic.append_once([b"x"], key=identity)
     assert (first.duplicate, first.seqs) == (False, range(1, 2))
-    again = client.topic(name[:60]).append([b"x"], key=identity)
+    again = client.topic(name[:60]).append_once([b"x"], key=identity)
     assert (again.duplicate, again.seqs) == (True, range(1, 2))
     batch = seglog.ProducerBatch(identity, 1, 0)
-    assert [topic.append([b"y"] * 2, producer=batch).duplicate for _ in range(2)] == [False, True]
+    assert [topic.append_once([b"y"] * 2, producer=batch).duplicate for _ in range(2)] == [False, True]
 
 
 def test_a_condition_that_does_not_hold_is_the_error_of_the_log(client: Client, name: str) -> None:
     topic = client.topic(name)
-    assert topic.append([b"x"], if_head=0).next_seq == 2
+    assert topic.append([b"x"], if_head=0) == range(1, 2)
     with pytest.raises(seglog.HeadMoved) as moved:
         topic.append([b"x"], if_head=0)
     assert moved.value.head == 1
@@ -135,7 +134,7 @@ def test_a_topic_that_was_made_again_takes_no_batch_of_before(place: Place, clie
     with pytest.raises(seglog.OtherIncarnation) as other:
         topic.append([b"y"], producer=seglog.ProducerBatch("p", 1, 1))
     assert other.value.found != other.value.known
-    assert client.topic(name).append([b"y"], producer=seglog.ProducerBatch("p", 1, 0)).seqs == range(2, 3)
+    assert client.topic(name).append([b"y"], producer=seglog.ProducerBatch("p", 1, 0)) == range(2, 3)
 
 
 def test_a_second_program_with_the_id_and_epoch_of_a_first_one_loses_no_record_in_silence(

@@ -29,10 +29,10 @@ def test_bounds_say_where_a_topic_begins_and_ends(client: Client, name: str) -> 
     topic = client.topic(name)
     with pytest.raises(seglog.NoSuchTopic):
         topic.bounds()
-    receipt = topic.append([b"x"] * 5)
+    topic.append([b"x"] * 5)
     first = topic.bounds()
     assert (first.earliest_seq, first.head_seq, first.sealed_seq) == (1, 5, 0)
-    assert first.incarnation == receipt.incarnation
+    assert topic.append([b"x"], if_incarnation=first.incarnation) == range(6, 7)
     topic.truncate(3)
     assert topic.bounds().head_seq == 2
     assert topic.bounds().epoch > first.epoch

@@ -9,7 +9,7 @@ import pytest
 from seglog.client.connections import Answer, Lost, Outcome, Request
 from seglog.client.requests import (
     AppendLabels,
-    Selection,
+    Asked,
     append_request,
     bounds_request,
     read_request,
@@ -28,7 +28,7 @@ from seglog.errors import (
 )
 from seglog.values.producer import ProducerBatch
 
-READ = read_request("t", Selection())
+READ = read_request("t", Asked())
 PLAIN = append_request("t", [b"x"], AppendLabels(), if_head=3)
 KEYED = append_request("t", [b"x"], AppendLabels(), key="k")
 BATCH = append_request("t", [b"x"], AppendLabels(), producer=ProducerBatch("p", 1, 7))

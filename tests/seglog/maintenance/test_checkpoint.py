@@ -56,13 +56,13 @@ def test_a_delete_that_comes_meanwhile_is_listed_and_flagged(
             topic.append([b"x"], tag=each)
         topic.delete(tag="a")
         files.act = lambda: topic.delete(before=before, tag=tag)
-        topic.settle_deletes(1)
+        topic.inner.settle_deletes(1)
         assert files.act is None
-        assert [op.op for op in topic.delete_ops()] == [2]
+        assert [op.op for op in topic.inner.delete_ops()] == [2]
         log.checkpoint()
-        assert topic.segments()[0].dead_records == 6 - len(live)
+        assert topic.inner.segments()[0].dead_records == 6 - len(live)
     with _opened(tmp_path) as log:
-        assert [op.op for op in log.topic("t").delete_ops()] == [2]
+        assert [op.op for op in log.topic("t").inner.delete_ops()] == [2]
         assert [record.seq for record in log.topic("t").read()] == live
 
 
@@ -73,9 +73,9 @@ def test_what_is_appended_meanwhile_is_in_the_next_one(tmp_path: Path) -> None:
         topic.append([b"1", b"2"])
         files.act = lambda: topic.append([b"3"])
         log.checkpoint()
-        assert [info.last_seq for info in topic.segments()] == [2]
+        assert [info.last_seq for info in topic.inner.segments()] == [2]
         log.checkpoint()
-        assert [info.last_seq for info in topic.segments()] == [3]
+        assert [info.last_seq for info in topic.inner.segments()] == [3]
         assert [record.value for record in topic.read()] == [b"1", b"2", b"3"]
 
 
@@ -84,7 +84,7 @@ def test_the_checkpoint_that_fills_a_segment_seals_it(tmp_path: Path) -> None:
         topic = log.topic("t")
         topic.append([b"x"] * SETTINGS.segment_max_events)
         log.checkpoint()
-        assert topic.sealed_seq == SETTINGS.segment_max_events
+        assert topic.inner.sealed_seq == SETTINGS.segment_max_events
 
 
 class NoRoomForSnapshots(UnsyncedFiles):
@@ -134,4 +134,4 @@ def test_the_next_checkpoint_drops_a_segment_that_was_dead_when_it_was_sealed(tm
         log.checkpoint()
         topic.seal()
         log.checkpoint()
-        assert (topic.segments(), topic.hot_floor) == ((), 2)
+        assert (topic.inner.segments(), topic.inner.hot_floor) == ((), 2)

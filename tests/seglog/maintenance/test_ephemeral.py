@@ -66,7 +66,7 @@ def test_appends_and_deletes_touch_no_file(tmp_path: Path) -> None:
         assert len(list(log.topic("t").read())) == 21
         assert (files.effects, log.wal_bytes) == (before, wal_bytes)
         log.checkpoint()
-        assert not list(log.topic("t").segments())
+        assert not list(log.topic("t").inner.segments())
 
 
 def test_they_have_all_that_records_have(log: Log, clock: HandClock) -> None:
@@ -83,9 +83,9 @@ def test_they_have_all_that_records_have(log: Log, clock: HandClock) -> None:
     assert [record.seq for record in topic.read(since_ms=1001)] == [2, 3]
     assert [record.seq for record in topic.read(until_ms=1049)] == [1]
     assert [topic.seq_at(ts_ms) for ts_ms in (0, 1000, 1001, 1051)] == [1, 1, 2, 4]
-    assert len(list(topic.frames(1, 3))) == 3
-    assert (topic.head_seq, topic.earliest_seq, topic.last_ts_ms) == (3, 1, 1050)
-    assert topic.bytes_hot == sum(map(len, topic.frames(1, 3)))
+    assert len(list(topic.inner.frames(1, 3))) == 3
+    assert (topic.head_seq, topic.earliest_seq, topic.inner.last_ts_ms) == (3, 1, 1050)
+    assert topic.inner.bytes_hot == sum(map(len, topic.inner.frames(1, 3)))
 
 
 def test_they_are_followed(log: Log) -> None:
@@ -110,7 +110,7 @@ def test_they_go_with_the_process_and_readers_are_told(log: Log) -> None:
     with _reopen(log) as again:
         topic = again.topic("t")
         assert topic.config == PASSING
-        assert (topic.head_seq, topic.earliest_seq, topic.evict_floor) == (3, 4, 4)
+        assert (topic.head_seq, topic.earliest_seq, topic.inner.evict_floor) == (3, 4, 4)
         assert _shown(topic) == [Gap(1, 3)]
         with pytest.raises(Evicted) as error:
             list(topic.read(2))
@@ -161,7 +161,7 @@ def test_both_sides_of_a_gap_read_back(log: Log) -> None:
     assert _shown(topic) == everything
     log.checkpoint()
     assert _shown(topic) == everything
-    assert len(list(topic.frames(1, 8))) == 8
+    assert len(list(topic.inner.frames(1, 8))) == 8
     with _reopen(log) as again:
         topic = again.topic("mixed")
         told = [(1, b"1"), (2, b"2"), Gap(3, 4), (5, b"5"), Gap(6, 6), (7, b"7"), Gap(8, 8)]
@@ -175,7 +175,7 @@ def test_both_sides_of_a_gap_read_back(log: Log) -> None:
         with pytest.raises(Evicted):
             next(batches)
         assert topic.append([b"9"]) == range(9, 10)
-        assert len(list(topic.frames(1, 9))) == 9
+        assert len(list(topic.inner.frames(1, 9))) == 9
     with seglog.open(log.path, settings=SMALL) as again:
         assert _shown(again.topic("mixed")) == [*told, (9, b"9")]
     assert seglog.verify(log.path).damages == ()
@@ -278,8 +278,8 @@ def test_what_was_deleted_is_passed_over_in_silence(log: Log) -> None:
     topic.delete(tag="x")
     assert (topic.earliest_seq, _shown(topic)) == (3, [(3, b"c")])
     topic.delete(before=4)
-    assert (topic.earliest_seq, topic.evict_floor, _shown(topic)) == (4, 1, [])
-    assert topic.bytes_hot == 0
+    assert (topic.earliest_seq, topic.inner.evict_floor, _shown(topic)) == (4, 1, [])
+    assert topic.inner.bytes_hot == 0
 
 
 def test_the_first_live_record_is_behind_all_that_a_tag_takes_from_memory(log: Log) -> None:
@@ -340,7 +340,7 @@ def test_full_memory_takes_the_oldest_and_says_so(tmp_path: Path) -> None:
         assert isinstance(gap, Gap)
         assert gap.gap_from == 1
         assert 10 < len(rest) == 100 - gap.gap_to
-        assert log.topic("t").earliest_seq == log.topic("t").evict_floor == gap.gap_to + 1
+        assert log.topic("t").earliest_seq == log.topic("t").inner.evict_floor == gap.gap_to + 1
         with pytest.raises(TopicFull, match="ephemeral_max_bytes"):
             _append(log.topic("t"), "x" * 16_384)
         assert log.topic("t").head_seq == 100
@@ -403,7 +403,7 @@ def test_full_memory_between_durable_records_leaves_them(tmp_path: Path) -> None
             shown = _shown(topic)
             assert (shown[0], shown[-1]) == ((1, b"first"), (42, b"last"))
             assert isinstance(shown[1], Gap)
-            assert (shown[1].gap_from, topic.evict_floor) == (2, 1)
+            assert (shown[1].gap_from, topic.inner.evict_floor) == (2, 1)
             assert len(shown) == 2 + 1 + 41 - shown[1].gap_to
             log.checkpoint()
 
@@ -421,9 +421,9 @@ def test_ttl_and_caps_take_them_too(tmp_path: Path, clock: HandClock) -> None:
             _append(log.topic("records"), "r" * 2000)
             _append(log.topic("bytes"), "b" * 2000)
             assert len(list(log.topic("records").read())) >= min(10, number + 1)
-        assert log.topic("records").evict_floor > 1
-        assert log.topic("bytes").evict_floor > 1
-        assert 20_000 <= log.topic("bytes").bytes_hot < 20_000 + 16 * 1024 + 2100
+        assert log.topic("records").inner.evict_floor > 1
+        assert log.topic("bytes").inner.evict_floor > 1
+        assert 20_000 <= log.topic("bytes").inner.bytes_hot < 20_000 + 16 * 1024 + 2100
         _append(log.topic("ttl"), "old")
         clock.ms += 101
         [done] = log.enforce_retention()
@@ -441,7 +441,7 @@ def test_lost_ones_are_told_when_their_segment_is_evicted(log: Log) -> None:
     _append(topic, "3", "4", durability="ephemeral")
     _append(topic, "5", "6", "7", "8")
     topic.enforce_retention()
-    assert topic.evict_floor == 5
+    assert topic.inner.evict_floor == 5
     assert _shown(topic)[0] == Gap(1, 4)
     with _reopen(log) as again:
         assert _shown(again.topic("mixed"))[0] == Gap(1, 4)
@@ -477,12 +477,12 @@ def test_an_archive_gets_none_of_them_from_a_topic_that_keeps_its_history_from_n
     _append(topic, "c")
     topic.seal()
     log.configure("t", TopicConfig(keep_history=True))
-    found = list(topic.frames(1, 3))
+    found = list(topic.inner.frames(1, 3))
     assert [read_header(frame).flags & LOST != 0 for frame in found] == [True, False, True]
     assert [read_header(frame).data_len for frame in found] == [0, 1, 0]
     assert _shown(topic) == [(1, b"a"), (2, b"b"), (3, b"c")]
     with _reopen(log) as again:
-        assert list(again.topic("t").frames(1, 2)) == found[:2]
+        assert list(again.topic("t").inner.frames(1, 2)) == found[:2]
 
 
 def test_nothing_is_waited_for(tmp_path: Path) -> None:

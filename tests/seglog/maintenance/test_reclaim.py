@@ -60,24 +60,24 @@ def test_deleted_records_bytes_come_back_and_nothing_else_changes(tmp_path: Path
         _fill(topic)
         topic.delete(tag="go")
         log.checkpoint()
-        live, frames, before, names = _live(topic), list(topic.frames(1, 12)), _sizes(log), _names(tmp_path)
+        live, frames, before, names = _live(topic), list(topic.inner.frames(1, 12)), _sizes(log), _names(tmp_path)
         assert [seq for seq, *_ in live] == [3, 6, 9, 12]
         log.reclaim()
         assert _sizes(log) == [sum(len(frames[seq - 1]) for seq in seqs) for seqs in ((3, 6), (9, 12))]
-        assert [segment.data_bytes for segment in topic.segments()] == _sizes(log) < before
+        assert [segment.data_bytes for segment in topic.inner.segments()] == _sizes(log) < before
         assert _names(tmp_path) == names
         assert [path.stat().st_size for path in tmp_path.rglob("*.idx")] == [6 * ENTRY.size] * 2
-        assert (_live(topic), list(topic.frames(1, 12))) == (live, frames)
-        assert topic.bytes_hot == sum(_sizes(log))
-        headers = [read_header(frame) for frame in topic.frames(1, 12)]
+        assert (_live(topic), list(topic.inner.frames(1, 12))) == (live, frames)
+        assert topic.inner.bytes_hot == sum(_sizes(log))
+        headers = [read_header(frame) for frame in topic.inner.frames(1, 12)]
         assert [header.seq for header in headers] == list(range(1, 13))
         assert [header.frame_bytes == MIN_FRAME_BYTES for header in headers] == [seq % 3 != 0 for seq in range(1, 13)]
         assert all(header.flags & DELETED for header in headers if header.seq % 3)
-        assert topic.seq_at(topic.last_ts_ms + 1) == 13
+        assert topic.seq_at(topic.inner.last_ts_ms + 1) == 13
     assert not seglog.verify(tmp_path).damages
     with _open(tmp_path) as log:
         assert _live(log.topic("t")) == live
-        assert list(log.topic("t").frames(2, 11)) == frames[1:11]
+        assert list(log.topic("t").inner.frames(2, 11)) == frames[1:11]
         log.topic("t").delete(before=7)
         log.topic("t").truncate(10)
         assert [seq for seq, *_ in _live(log.topic("t"))] == [9]
@@ -98,7 +98,7 @@ def test_a_segment_that_is_dead_in_the_middle_keeps_no_byte_of_data(tmp_path: Pa
         log.reclaim()
         assert _sizes(log) == [before[0], 0, before[2]]
         assert [seq for seq, *_ in _live(topic)] == [*range(1, 7), *range(13, 19)]
-        assert len(list(topic.frames(1, 18))) == 18
+        assert len(list(topic.inner.frames(1, 18))) == 18
     assert not seglog.verify(tmp_path).damages
     with _open(tmp_path) as log:
         assert [seq for seq, *_ in _live(log.topic("t"))] == [*range(1, 7), *range(13, 19)]
@@ -255,7 +255,7 @@ def test_readers_on_their_way_go_on(tmp_path: Path) -> None:
         _fill(topic)
         topic.delete(tag="go")
         log.checkpoint()
-        reader, frames = topic.read(1), topic.frames(1, 12)
+        reader, frames = topic.read(1), topic.inner.frames(1, 12)
         assert next(reader).seq == 3
         assert read_header(next(frames)).seq == 1
         log.reclaim()
@@ -275,7 +275,7 @@ def test_damage_is_not_copied_and_a_damaged_deleted_record_is_not_missed(
         before = first.stat().st_size
         for path, seq in ((first, 3), (second, 8)):
             body = bytearray(path.read_bytes())
-            info = topic.segments()[seq > 6]
+            info = topic.inner.segments()[seq > 6]
             offset = int(engine_of(log).segments.get(1, info).entries(seq, seq)["offset"][0])
             body[offset + 60] ^= 1
             path.write_bytes(body)
@@ -323,7 +323,7 @@ def _check(image: Image, *, is_settled: bool = False) -> None:
     with _open(DIRECTORY, disk) as log:
         assert _live(log.topic("t")) == LIVE
         assert not [path for path in disk.after_kill().tree if path.endswith(".new")]
-        assert len(list(log.topic("t").frames(1, 13))) == 13
+        assert len(list(log.topic("t").inner.frames(1, 13))) == 13
         if not is_settled:
             log.reclaim()
             assert _live(log.topic("t")) == LIVE
@@ -410,8 +410,8 @@ def test_a_crash_in_a_truncation_that_came_before_the_swap() -> None:
     topic.seal()
     topic.delete(before=4)
     log.checkpoint()
-    [info] = topic.segments()
-    segment = engine_of(log).segments.get(topic.topic_id, info)
+    [info] = topic.inner.segments()
+    segment = engine_of(log).segments.get(topic.inner.topic_id, info)
     rewrite_segment(disk, Layout(log.path), segment, info, lambda _: None)
     disk.note = lambda disk: moments.append(disk.moment())
     topic.truncate(4)
@@ -486,7 +486,7 @@ def _lengths(disk: SimulatedDisk) -> list[int]:
 
 
 def _said(log: Log) -> list[int]:
-    return [info.data_bytes for info in log.topic("t").segments()]
+    return [info.data_bytes for info in log.topic("t").inner.segments()]
 
 
 def _delete_more(log: Log) -> None:
@@ -534,7 +534,7 @@ def test_such_a_segment_goes_to_the_cold_store_as_it_is_and_comes_back() -> None
     tiered = replace(BY_HAND, cold_dir="/cold", hot_retain_segments=0)
     for _ in range(2):
         with seglog.open(DIRECTORY, files=disk, settings=tiered, clock=HandClock(1_000), upkeep=InCaller) as log:
-            warm = [info for info in log.topic("t").segments() if not info.is_hot]
+            warm = [info for info in log.topic("t").inner.segments() if not info.is_hot]
             tree = disk.after_kill().tree
             bodies = [tree[f"/cold/topics/00000001/seg-{info.first_seq:016d}.data"] or b"" for info in warm]
             assert [info.data_bytes for info in warm] == [*map(len, bodies)]
@@ -578,8 +578,10 @@ def test_a_file_of_which_only_the_new_one_is_left_gets_its_name_back() -> None:
     disk = SimulatedDisk(_prepared())
     log = _open(DIRECTORY, disk)
     topic = log.topic("t")
-    info = topic.segments()[0]
-    rewrite_segment(disk, Layout(log.path), engine_of(log).segments.get(topic.topic_id, info), info, lambda _: None)
+    info = topic.inner.segments()[0]
+    rewrite_segment(
+        disk, Layout(log.path), engine_of(log).segments.get(topic.inner.topic_id, info), info, lambda _: None
+    )
     tree = _unlocked(disk.after_kill()).tree
     [data, idx] = [path for path in tree if path.endswith(("01.data", "01.idx"))]
     left = SimulatedDisk(Image({path: body for path, body in tree.items() if path not in (data, idx + ".new")}))

@@ -97,7 +97,7 @@ def test_what_retention_took_is_told_in_band_or_raised(log: Log, clock: HandCloc
     assert topic.enforce_retention() == Retention("t", evicted_seq=20)
     for _ in range(2):
         assert _shown(topic.read(gaps=True)) == list(range(26, 31))
-        assert (topic.earliest_seq, topic.evict_floor, topic.hot_floor, topic.head_seq) == (26, 26, 21, 30)
+        assert (topic.earliest_seq, topic.inner.evict_floor, topic.inner.hot_floor, topic.head_seq) == (26, 26, 21, 30)
         assert _shown(topic.read(1, gaps=True)) == [(1, 25), *range(26, 31)]
         assert _shown(topic.read(5, 7, gaps=True)) == [(5, 7)]
         assert _shown(topic.read(26, 27, gaps=True)) == [26, 27]
@@ -149,18 +149,18 @@ def test_deletes_are_no_loss(log: Log) -> None:
     topic.append([b"x"] * 13, tag="a")
     topic.append([b"x"] * 27)
     topic.delete(before=6)
-    assert (topic.earliest_seq, topic.evict_floor) == (6, 1)
+    assert (topic.earliest_seq, topic.inner.evict_floor) == (6, 1)
     topic.delete(tag="a")
-    assert (topic.earliest_seq, topic.evict_floor) == (14, 1)
+    assert (topic.earliest_seq, topic.inner.evict_floor) == (14, 1)
     log.checkpoint()
     log.checkpoint()
-    assert topic.hot_floor == 11
+    assert topic.inner.hot_floor == 11
     assert _shown(topic.read(1)) == list(range(14, 41))
     log.configure("t", TopicConfig(cap_records=10))
     assert topic.enforce_retention().evicted_seq == 30
     assert _shown(topic.read(1, gaps=True)) == [(14, 30), *range(31, 41)]
     assert _shown(topic.read(1, 13)) == []
-    assert topic.delete_ops() == ()
+    assert topic.inner.delete_ops() == ()
 
 
 def test_segments_without_a_live_record_go_with_the_next_checkpoint(log: Log, clock: HandClock) -> None:
@@ -169,8 +169,8 @@ def test_segments_without_a_live_record_go_with_the_next_checkpoint(log: Log, cl
     log.checkpoint()
     topic.delete(before=100)
     log.checkpoint()
-    assert [segment.first_seq for segment in topic.segments()] == [21]
-    assert (topic.hot_floor, topic.earliest_seq, topic.evict_floor) == (21, 26, 1)
+    assert [segment.first_seq for segment in topic.inner.segments()] == [21]
+    assert (topic.inner.hot_floor, topic.earliest_seq, topic.inner.evict_floor) == (21, 26, 1)
     log = _again(log, clock)
     topic = log.topic("t")
     assert _shown(topic.read(1)) == []
@@ -194,18 +194,18 @@ def test_appends_keep_to_the_cap(log: Log) -> None:
     topic = log.create_topic("t", TopicConfig(cap_records=20))
     for number in range(100):
         topic.append([b"%d" % number])
-        assert topic.record_count_hot <= 20 + 10 + 10
-    assert topic.evict_floor > 50
-    assert topic.earliest_seq == topic.evict_floor == topic.hot_floor
-    assert _shown(topic.read()) == list(range(topic.hot_floor, 101))
+        assert topic.inner.record_count_hot <= 20 + 10 + 10
+    assert topic.inner.evict_floor > 50
+    assert topic.earliest_seq == topic.inner.evict_floor == topic.inner.hot_floor
+    assert _shown(topic.read()) == list(range(topic.inner.hot_floor, 101))
 
 
 def test_a_cap_of_bytes_counts_frames(log: Log) -> None:
     topic = log.create_topic("t", TopicConfig(cap_bytes=47 * 20))
     topic.append([b"x"] * 95)
     assert topic.enforce_retention() == Retention("t")  # The append has evicted already.
-    assert topic.hot_floor == 71
-    assert 20 * 47 <= topic.bytes_hot <= 30 * 47
+    assert topic.inner.hot_floor == 71
+    assert 20 * 47 <= topic.inner.bytes_hot <= 30 * 47
 
 
 def test_a_full_topic_refuses_before_a_seq_is_taken(log: Log, clock: HandClock) -> None:
@@ -251,19 +251,19 @@ def test_what_has_a_history_waits_for_the_archive(log: Log, caplog: pytest.LogCa
     topic = log.create_topic("t", TopicConfig(keep_history=True, cap_records=10))
     topic.append([b"x"] * 30)
     assert topic.enforce_retention() == Retention("t", waiting_seq=20)
-    assert topic.due_seq == 20
+    assert topic.inner.due_seq == 20
     assert "wait for the archive" in caplog.text
-    assert (topic.hot_floor, topic.evict_floor) == (1, 1)
-    topic.release(20)
+    assert (topic.inner.hot_floor, topic.inner.evict_floor) == (1, 1)
+    topic.inner.release(20)
     assert topic.enforce_retention() == Retention("t")
-    assert (topic.hot_floor, topic.evict_floor, topic.earliest_seq, topic.due_seq) == (21, 1, 1, 0)
+    assert (topic.inner.hot_floor, topic.inner.evict_floor, topic.earliest_seq, topic.inner.due_seq) == (21, 1, 1, 0)
 
 
 def test_what_the_cold_tier_has_counts_as_lost_once_the_disk_begins_above_a_gap(log: Log) -> None:
     topic = log.create_topic("t", TopicConfig(keep_history=True))
     topic.append([b"x"] * 40)
     topic.seal()
-    topic.release(10)
+    topic.inner.release(10)
     log.configure("t", replace(topic.config, keep_history=False, cap_records=10))
     assert topic.enforce_retention().evicted_seq == 30
     assert _shown(topic.read(1, gaps=True)) == [(1, 30), *range(31, 41)]
@@ -277,12 +277,12 @@ def test_what_is_old_enough_is_sealed(tmp_path: Path, clock: HandClock) -> None:
         log.topic("b").append([b"x"])
         clock.ms += 60
         log.enforce_retention()
-        assert (log.topic("a").sealed_seq, log.topic("b").sealed_seq) == (1, 0)
+        assert (log.topic("a").inner.sealed_seq, log.topic("b").inner.sealed_seq) == (1, 0)
         log.checkpoint()
         log.topic("b").append([b"y"])
         clock.ms += 60
         log.enforce_retention()
-        assert log.topic("b").sealed_seq == 2
+        assert log.topic("b").inner.sealed_seq == 2
 
 
 def test_ttl_reaches_an_idle_topic_once_age_seals_it(tmp_path: Path, clock: HandClock) -> None:

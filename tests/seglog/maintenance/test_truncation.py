@@ -84,7 +84,7 @@ def test_where_a_topic_cannot_be_cut(log: Log) -> None:
         topic.truncate(1)
     topic.append([b"x"] * 25)
     topic.seal()
-    topic.release(10)
+    topic.inner.release(10)
     with pytest.raises(NotTruncatable, match="the lowest possible seq is 11") as caught:
         topic.truncate(10)
     assert (caught.value.floor, caught.value.exit_code) == (11, 2)
@@ -93,7 +93,7 @@ def test_where_a_topic_cannot_be_cut(log: Log) -> None:
     topic.truncate(26)
     assert (topic.head_seq, topic.epoch) == (25, 1)
     topic.truncate(11)
-    assert (topic.head_seq, topic.hot_floor, topic.segments()) == (10, 11, ())
+    assert (topic.head_seq, topic.inner.hot_floor, topic.inner.segments()) == (10, 11, ())
 
 
 def _with_history(log: Log) -> seglog.Topic:
@@ -109,21 +109,21 @@ def test_with_a_history_it_is_listed_and_may_go_below_what_is_here(
     topic = _with_history(log)
     topic.append([b"old %d" % seq for seq in range(1, 24)])
     log.checkpoint()
-    topic.release(released)
+    topic.inner.release(released)
     topic.delete(tag="none")
     topic.truncate(cut)
-    assert topic.truncate_ops() == (TruncateOp(cut, 1000, 2),)
-    assert (topic.head_seq, topic.hot_floor) == (cut - 1, min(released + 1, cut))
+    assert topic.inner.truncate_ops() == (TruncateOp(cut, 1000, 2),)
+    assert (topic.head_seq, topic.inner.hot_floor) == (cut - 1, min(released + 1, cut))
     topic.append([b"new %d" % seq for seq in range(cut, cut + 13)])
     expected = [(seq, b"old %d" % seq) for seq in range(released + 1, cut)]
     expected += [(seq, b"new %d" % seq) for seq in range(cut, cut + 13)]
-    first = topic.hot_floor
+    first = topic.inner.hot_floor
 
     def check(log: Log) -> None:
         topic = log.topic("t")
         assert [(record.seq, record.value) for record in topic.read(first)] == expected
-        assert topic.truncate_ops() == (TruncateOp(cut, 1000, 2),)
-        assert (topic.hot_floor, topic.head_seq, topic.epoch) == (first, cut + 12, 2)
+        assert topic.inner.truncate_ops() == (TruncateOp(cut, 1000, 2),)
+        assert (topic.inner.hot_floor, topic.head_seq, topic.epoch) == (first, cut + 12, 2)
 
     check(log)
     with _crash_and_open(log, tmp_path) as other:
@@ -144,26 +144,26 @@ def test_listed_are_those_that_go_deeper_than_all_before(log: Log, tmp_path: Pat
         topic.delete(before=2)
         topic.truncate(cut)
     listed = (TruncateOp(20, 1000, 2), TruncateOp(15, 1000, 5), TruncateOp(3, 1000, 6))
-    assert topic.truncate_ops() == listed
-    topic.settle_truncation(listed[0])
-    topic.settle_truncation(listed[0])
-    assert topic.truncate_ops() == listed[1:]
+    assert topic.inner.truncate_ops() == listed
+    topic.inner.settle_truncation(listed[0])
+    topic.inner.settle_truncation(listed[0])
+    assert topic.inner.truncate_ops() == listed[1:]
     with _crash_and_open(log, tmp_path) as other:
-        assert other.topic("t").truncate_ops() == listed[1:]
+        assert other.topic("t").inner.truncate_ops() == listed[1:]
         for op in listed:
-            other.topic("t").settle_truncation(op)
-        assert other.topic("t").truncate_ops() == ()
+            other.topic("t").inner.settle_truncation(op)
+        assert other.topic("t").inner.truncate_ops() == ()
         other.close()
         with seglog.open(tmp_path / "copy", settings=SETTINGS) as other:
-            assert other.topic("t").truncate_ops() == ()
-    assert log.topic("t").truncate_ops() == listed[1:]
+            assert other.topic("t").inner.truncate_ops() == ()
+    assert log.topic("t").inner.truncate_ops() == listed[1:]
 
 
 def test_one_without_a_history_is_not_listed(log: Log) -> None:
     topic = log.topic("t")
     topic.append([b"x"] * 5)
     topic.truncate(2)
-    assert topic.truncate_ops() == ()
+    assert topic.inner.truncate_ops() == ()
 
 
 def test_what_was_read_in_another_epoch_releases_nothing(log: Log) -> None:
@@ -174,21 +174,21 @@ def test_what_was_read_in_another_epoch_releases_nothing(log: Log) -> None:
     topic.truncate(11)
     topic.append([b"y"] * 10)
     topic.seal()
-    topic.release(20, epoch=epoch)
-    assert topic.hot_floor == 1
-    topic.release(10, epoch=topic.epoch)
-    assert topic.hot_floor == 11
+    topic.inner.release(20, epoch=epoch)
+    assert topic.inner.hot_floor == 1
+    topic.inner.release(10, epoch=topic.epoch)
+    assert topic.inner.hot_floor == 11
 
 
 def test_it_is_done_in_the_position_that_the_caller_saw_or_not_at_all(log: Log) -> None:
     topic = log.topic("t")
     topic.append([b"x"] * 5)
-    position = topic.position
+    position = topic.inner.position
     topic.append([b"y"])
     with pytest.raises(ConcurrentModification):
-        topic.truncate(2, position=position)
+        topic.inner.truncate(2, position=position)
     assert topic.head_seq == 6
-    topic.truncate(2, position=topic.position)
+    topic.inner.truncate(2, position=topic.inner.position)
     assert topic.head_seq == 1
 
 
@@ -201,7 +201,7 @@ def test_its_time_is_that_of_the_clock_and_no_later_record_is_older(log: Log, tm
     topic.truncate(2)
     clock.ms = 3000
     topic.append([b"y"])
-    assert topic.truncate_ops() == (TruncateOp(2, 5000, 1),)
+    assert topic.inner.truncate_ops() == (TruncateOp(2, 5000, 1),)
     with _crash_and_open(log, tmp_path) as other:
         assert [record.ts_ms for record in other.topic("t").read()] == [1000, 5000]
 
@@ -210,7 +210,7 @@ def test_below_what_was_evicted_nothing_is_cut(log: Log) -> None:
     topic = log.create_topic("t", TopicConfig(cap_records=5))
     topic.append([b"x"] * 25)
     topic.enforce_retention()
-    assert topic.evict_floor == 21
+    assert topic.inner.evict_floor == 21
     with pytest.raises(NotTruncatable):
         topic.truncate(20)
     topic.truncate(21)
@@ -224,7 +224,7 @@ def test_deletes_never_reach_what_takes_an_old_seq(log: Log, tmp_path: Path) -> 
     topic.delete(tag="a")
     topic.truncate(4)
     topic.append([b"y"] * 3, tag="a")
-    assert topic.delete_ops() == (DeleteOp(1, 3, 1000, None, "a"),)
+    assert topic.inner.delete_ops() == (DeleteOp(1, 3, 1000, None, "a"),)
     for other in (log, _crash_and_open(log, tmp_path)):
         assert _values(other) == [(4, b"y"), (5, b"y"), (6, b"y")]
         other.checkpoint()
@@ -251,7 +251,7 @@ def test_readers_above_the_cut_are_told_and_those_below_go_on(log: Log, checkpoi
     above, at, below, fresh = topic.read(), topic.read(), topic.read(), topic.read()
     for reader, count in ((above, 20), (at, 14), (below, 5)):
         assert [next(reader).seq for _ in range(count)] == list(range(1, count + 1))
-    frames = topic.frames(1, 30)
+    frames = topic.inner.frames(1, 30)
     topic.truncate(15)
     topic.append([b"new"] * 3)
     with pytest.raises(Truncated, match="at seq 15") as caught:
@@ -318,7 +318,7 @@ def test_a_cut_between_two_looks_of_a_reader(log: Log, monkeypatch: pytest.Monke
     ways: dict[str, list[Callable[[], list[int]]]] = {
         "read": [
             lambda: [record.seq for record in topic.read()],
-            lambda: [seq for batch in topic.frame_batches(1, 9) for seq in batch.headers["seq"].tolist()],
+            lambda: [seq for batch in topic.inner.frame_batches(1, 9) for seq in batch.headers["seq"].tolist()],
         ],
         "batches": [lambda: [record.seq for batch in topic.read_batches() for record in batch]],
     }
@@ -379,7 +379,7 @@ def test_a_deleted_topic_is_gone_and_its_name_is_free(log: Log, tmp_path: Path) 
     topic = log.topic("t")
     topic.append([b"x"] * 25)
     log.checkpoint()
-    old_id = topic.topic_id
+    old_id = topic.inner.topic_id
     reader = topic.read()
     assert next(reader).seq == 1
     log.delete_topic("t")
@@ -389,7 +389,7 @@ def test_a_deleted_topic_is_gone_and_its_name_is_free(log: Log, tmp_path: Path) 
     with pytest.raises(NoSuchTopic):
         log.delete_topic("t")
     assert topic.append([b"y"]) == range(1, 2)
-    new_id = topic.topic_id
+    new_id = topic.inner.topic_id
     assert (topic.epoch, new_id > old_id) == (2, True)
     for other in (log, _crash_and_open(log, tmp_path)):
         assert _values(other) == [(1, b"y")]
@@ -454,5 +454,5 @@ def test_a_truncation_that_an_interrupt_publishes_twice_is_one(log: Log) -> None
     entry.assign()
     for _ in range(2):
         entry.publish(0, 0)
-    assert topic.truncate_ops() == (TruncateOp(3, 1000, 1),)
+    assert topic.inner.truncate_ops() == (TruncateOp(3, 1000, 1),)
     assert (topic.head_seq, topic.epoch, state.truncations) == (2, 2, (3,))

@@ -60,7 +60,7 @@ def test_they_are_the_same_from_everywhere(log: Log) -> None:
     topic.append([b"released %d" % n for n in range(16, 20)], tag="released")
     topic.seal()
     log.attach_cold(Cold(list(topic.read())))
-    topic.release(20)
+    topic.inner.release(20)
     topic.append([b"sealed %d" % n for n in range(20)], tag="ä")
     topic.seal()
     topic.append([b"active"] * 5, node="n\0n")
@@ -154,7 +154,7 @@ def test_a_label_that_is_no_text_is_refused_where_read_refuses_it(log: Log) -> N
     frame = len(body) // 10
     damaged = encode(
         FrameType.APPEND,
-        topic_id=topic.topic_id,
+        topic_id=topic.inner.topic_id,
         seq=6,
         ts_ms=next(topic.read(6)).ts_ms,
         data=b"xx",
@@ -174,7 +174,7 @@ def test_what_the_cold_tier_gives_comes_before_its_error(log: Log) -> None:
     topic.append([b"x"] * 10)
     topic.seal()
     log.attach_cold(Cold(list(topic.read()), fails_at=8))
-    topic.release(10)
+    topic.inner.release(10)
     assert_same(topic)
     log.detach_cold()
     assert_same(topic)

@@ -32,7 +32,7 @@ def test_they_are_the_same_from_everywhere(log: Log) -> None:
     topic.append([b"released %d" % n for n in range(20)])
     topic.seal()
     log.attach_cold(Cold(list(topic.read())))
-    topic.release(20)
+    topic.inner.release(20)
     topic.append([b"sealed %d" % n for n in range(20)], tag="a")
     topic.seal()
     topic.append([b"active"] * 5, node="n")
@@ -56,7 +56,7 @@ def test_there_are_as_many_in_a_list_as_a_run_takes(tmp_path: Path) -> None:
         assert [len(batch) for batch in topic.read_batches()] == [FRAME_BATCH_MAX_RECORDS, FRAME_BATCH_MAX_RECORDS, 952]
         topic.seal()
         log.attach_cold(Cold(list(topic.read())))
-        topic.release(3000)
+        topic.inner.release(3000)
         assert [len(batch) for batch in topic.read_batches()] == [FRAME_BATCH_MAX_RECORDS, FRAME_BATCH_MAX_RECORDS, 952]
 
 
@@ -80,7 +80,7 @@ def test_what_the_cold_tier_gives_comes_before_its_error(log: Log) -> None:
     topic.append([b"x"] * 10)
     topic.seal()
     log.attach_cold(Cold(list(topic.read()), fails_at=8))
-    topic.release(10)
+    topic.inner.release(10)
     batches = topic.read_batches()
     assert [record.seq for record in next(batches)] == list(range(1, 8))
     with pytest.raises(ConnectionError):

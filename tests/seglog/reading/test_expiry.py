@@ -87,10 +87,10 @@ def test_no_reader_shows_what_is_past_its_ttl(
     assert shown(topic.follow(timeout_s=0)) == live
     assert [record.seq for batch in topic.read_batches() for record in batch] == live
     assert rows_of(topic.read_arrays(1, gaps=True)) == list(topic.read(1, gaps=True))
-    assert (topic.earliest_seq, topic.evict_floor) == (expired + 1, expired + 1)
+    assert (topic.earliest_seq, topic.inner.evict_floor) == (expired + 1, expired + 1)
     assert topic.seq_at(0) == expired + 1
     assert shown(topic.read(since_ms=0)) == live
-    assert len(list(topic.frames(1, 25))) == 25  # the offloader gets expired records too
+    assert len(list(topic.inner.frames(1, 25))) == 25  # the offloader gets expired records too
     if expired:
         with pytest.raises(Evicted) as caught:
             list(topic.read(1))
@@ -111,38 +111,38 @@ def test_a_year_after_a_ttl_of_an_hour_nothing_is_shown(tmp_path: Path, clock: H
         assert topic.enforce_retention().evicted_seq == 100
         assert topic.append([b"y"]) == range(101, 102)
         assert shown(topic.read(1, gaps=True)) == [(1, 100), 101]
-        assert topic.hot_floor == 101
+        assert topic.inner.hot_floor == 101
 
 
 def test_housekeeping_gives_the_space_back_a_ttl_later(log: Log, clock: HandClock) -> None:
     topic = filled(log, clock, 5)
     clock.ms = 1_001 + TTL_MS
     assert log.enforce_retention() == []
-    assert topic.sealed_seq == 0
+    assert topic.inner.sealed_seq == 0
     clock.ms += 1
     log.enforce_retention()
-    assert topic.sealed_seq == 5
+    assert topic.inner.sealed_seq == 5
     at_expiry_of(clock, 5)
     assert topic.enforce_retention().evicted_seq == 5
-    assert topic.bytes_hot == 0
+    assert topic.inner.bytes_hot == 0
 
 
 def test_an_append_seals_and_evicts_when_it_is_due_and_looks_at_no_file_before(log: Log, clock: HandClock) -> None:
     topic = filled(log, clock, 5)
     clock.ms = 1_001 + TTL_MS
     topic.append([b"6"])
-    assert topic.segments() == ()
+    assert topic.inner.segments() == ()
     clock.ms += 1
     topic.append([b"7"])
-    assert [info.last_seq for info in topic.segments()] == [7]
+    assert [info.last_seq for info in topic.inner.segments()] == [7]
     clock.ms += 2 * TTL_MS
     topic.append([b"8"])
-    assert (topic.hot_floor, topic.earliest_seq) == (8, 8)
+    assert (topic.inner.hot_floor, topic.earliest_seq) == (8, 8)
 
 
 def test_a_reader_keeps_the_time_of_its_call_and_a_follower_asks_again(log: Log, clock: HandClock) -> None:
     topic = filled(log, clock)
-    reader, batches, follower = topic.read(), topic.read_batches(), topic.follower(1, gaps=True)
+    reader, batches, follower = topic.read(), topic.read_batches(), topic.inner.follower(1, gaps=True)
     assert next(reader).seq == 1
     news = follower.new_items()
     assert shown(iter([next(news)])) == [1]
@@ -199,9 +199,9 @@ def test_a_topic_whose_history_is_kept_hides_the_same_and_gives_all_to_the_archi
     at_expiry_of(clock, 22)
     log.enforce_retention()
     assert shown(topic.read(1, gaps=True)) == [(1, 22), *range(23, 26)]
-    assert [len(frame) > 0 for frame in topic.frames(1, 25)] == [True] * 25
-    assert topic.sealed_seq == 25
-    assert topic.due_seq == 20
+    assert [len(frame) > 0 for frame in topic.inner.frames(1, 25)] == [True] * 25
+    assert topic.inner.sealed_seq == 25
+    assert topic.inner.due_seq == 20
 
 
 class Calls(OsFiles):
@@ -230,7 +230,7 @@ def test_records_in_the_cold_tier_expire_and_hot_reads_do_not_ask_it(log: Log, c
     log.checkpoint()
     cold = Cold()
     cold.records = list(topic.read(1, 20))
-    topic.release(20)
+    topic.inner.release(20)
     log.attach_cold(cold)
     at_expiry_of(clock, 7)
     assert shown(topic.read(21, gaps=True)) == list(range(21, 26))
@@ -257,7 +257,7 @@ def test_a_cold_tier_that_fails_once_shows_nothing_that_has_expired(
     log.checkpoint()
     cold = FailsOnce()
     cold.records = list(topic.read(1, 20))
-    topic.release(20)
+    topic.inner.release(20)
     log.attach_cold(cold)
     at_expiry_of(clock, 7)
     with pytest.raises(StoreUnreachable):
@@ -298,7 +298,7 @@ def test_a_reader_of_what_is_hot_does_not_wait_for_a_store(tmp_path: Path, clock
     ) as log:
         topic = filled(log, clock)
         log.checkpoint()
-        assert [info.is_hot for info in topic.segments()] == [False, False, True]
+        assert [info.is_hot for info in topic.inner.segments()] == [False, False, True]
         at_expiry_of(clock, 5)
         store.is_up = False
         assert shown(topic.read(21, gaps=True)) == list(range(21, 26))

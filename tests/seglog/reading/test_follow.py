@@ -231,11 +231,11 @@ def test_a_follower_is_told_of_a_gap(log: Log) -> None:
     topic = log.create_topic("t", TopicConfig(cap_records=10))
     topic.append([b"x"] * 25)
     topic.enforce_retention()
-    assert list(topic.follow(1, timeout_s=0.01, gaps=True))[:1] == [Gap(1, topic.evict_floor - 1)]
+    assert list(topic.follow(1, timeout_s=0.01, gaps=True))[:1] == [Gap(1, topic.inner.evict_floor - 1)]
     with pytest.raises(Evicted) as lost:
         next(topic.follow(1))
-    assert (lost.value.gap_from, lost.value.gap_to) == (1, topic.evict_floor - 1)
-    assert next(topic.follow(lost.value.gap_to + 1)).seq == topic.evict_floor
+    assert (lost.value.gap_from, lost.value.gap_to) == (1, topic.inner.evict_floor - 1)
+    assert next(topic.follow(lost.value.gap_to + 1)).seq == topic.inner.evict_floor
 
 
 # ---------------------------------------------------------------- time
@@ -270,7 +270,7 @@ def test_a_time_is_found_wherever_its_records_are(log: Log, clock: HandClock) ->
     assert _places(topic, pairs) == expected
     topic.seal()
     records = list(topic.read())
-    topic.release(30)
+    topic.inner.release(30)
     assert topic.seq_at(10**9) == 2 * pairs + 1
     assert topic.seq_at(1160) == 33
     with pytest.raises(ColdTierRequired):

@@ -45,27 +45,27 @@ def test_each_sealed_segment_is_a_part_and_the_rest_is_none(tmp_path: Path) -> N
     with opened(tmp_path) as log:
         topic = filled(log)
         topic.append([b"unsealed"] * 2)
-        files = topic.sealed_files(1, 20)
+        files = topic.inner.sealed_files(1, 20)
         parts = [files.part(seq) for seq in range(1, 21)]
         assert [None if part is None else (part.first_seq, part.last_seq) for part in parts] == [
             *[(1, 6)] * 6, *[(7, 12)] * 6, *[(13, 18)] * 6, None, None
         ]  # fmt: skip
         for first, last in ((0, 3), (1, 21), (0, 0)):
             with pytest.raises(SeqOutOfRange):
-                topic.sealed_files(first, last)
+                topic.inner.sealed_files(first, last)
 
 
 def test_a_part_reads_as_the_log_does_also_when_its_segment_is_gone(tmp_path: Path) -> None:
     with opened(tmp_path) as log:
         topic = filled(log)
-        frames = list(topic.frames(1, 18))
-        files = topic.sealed_files(1, 18)
+        frames = list(topic.inner.frames(1, 18))
+        files = topic.inner.sealed_files(1, 18)
         part = files.part(8)
         assert part is not None
         segment = received(part)
         assert frames_of(segment, 8, 11) == frames[7:11]
         log.configure("t", TopicConfig(keep_history=True))
-        topic.release(12)
+        topic.inner.release(12)
         assert not part.paths[0].exists()
         assert frames_of(segment, 7, 12) == frames[6:12]
         assert files.part(8) is None
@@ -74,8 +74,8 @@ def test_a_part_reads_as_the_log_does_also_when_its_segment_is_gone(tmp_path: Pa
 def test_a_segment_written_anew_leaves_the_open_one_as_it_was(tmp_path: Path) -> None:
     with opened(tmp_path) as log:
         topic = filled(log)
-        frames = list(topic.frames(1, 18))
-        part = topic.sealed_files(1, 18).part(1)
+        frames = list(topic.inner.frames(1, 18))
+        part = topic.inner.sealed_files(1, 18).part(1)
         assert part is not None
         segment = received(part)
         topic.delete(before=3)
@@ -89,7 +89,7 @@ def test_a_segment_written_anew_leaves_the_open_one_as_it_was(tmp_path: Path) ->
 def test_damage_is_found_by_who_reads(tmp_path: Path) -> None:
     with opened(tmp_path) as log:
         topic = filled(log)
-        part = topic.sealed_files(1, 18).part(1)
+        part = topic.inner.sealed_files(1, 18).part(1)
         assert part is not None
         segment = received(part)
         data, idx = part.paths
@@ -105,7 +105,7 @@ def test_damage_is_found_by_who_reads(tmp_path: Path) -> None:
 
 def test_a_topic_that_went_and_a_log_that_closed_are_told(tmp_path: Path) -> None:
     with opened(tmp_path) as log:
-        files = filled(log).sealed_files(1, 18)
+        files = filled(log).inner.sealed_files(1, 18)
         files.check()
         log.delete_topic("t")
         with pytest.raises(NoSuchTopic):

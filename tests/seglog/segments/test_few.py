@@ -34,7 +34,7 @@ def segment(tmp_path: Path) -> SegmentFiles:
         topic.delete(tag="never")
         topic.seal()
         log.checkpoint()
-        topic_id = topic.topic_id
+        topic_id = topic.inner.topic_id
     return SegmentFiles(OsFiles(), Layout(tmp_path / "log"), topic_id, 1)
 
 
@@ -99,7 +99,7 @@ def test_a_few_large_records_come_in_parts(tmp_path: Path) -> None:
         topic.seal()
         log.checkpoint()
         assert [len(record.value) for record in topic.read(1, 3)] == [FRAME_BATCH_MAX_BYTES // 2] * 3
-        segment = SegmentFiles(OsFiles(), Layout(tmp_path / "log"), topic.topic_id, 1)
+        segment = SegmentFiles(OsFiles(), Layout(tmp_path / "log"), topic.inner.topic_id, 1)
         assert [segment.few(first, 3).last_seq for first in (1, 2, 3)] == [1, 2, 3]
 
 

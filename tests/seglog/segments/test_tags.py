@@ -74,7 +74,7 @@ def test_a_segment_without_a_match_is_not_read_and_one_with_a_match_not_its_data
         # One read for the record at the front, and one for the tags in the active segment.
         assert files.reads[".data"] <= 2
         assert files.reads[".tags"] == 4
-        assert [segment.dead_records for segment in topic.segments()] == [0, 4, 0, 0, 0]
+        assert [segment.dead_records for segment in topic.inner.segments()] == [0, 4, 0, 0, 0]
         assert _live(topic) == [1, 2, 3, 4, *range(9, 20)]
         topic.delete(tag="eu-*")
         log.checkpoint()
@@ -101,7 +101,7 @@ def test_a_hundred_sealed_segments_are_searched_without_their_data(tmp_path: Pat
         assert files.reads[".data"] <= 1
         assert files.reads[".tags"] == 101 + 1
         assert files.reads[".idx"] <= 10
-        assert [segment.first_seq for segment in topic.segments() if segment.dead_records] == [201]
+        assert [segment.first_seq for segment in topic.inner.segments() if segment.dead_records] == [201]
 
 
 def test_the_front_goes_on_without_reading_what_is_deleted(tmp_path: Path) -> None:

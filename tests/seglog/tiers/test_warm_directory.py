@@ -52,7 +52,7 @@ def values(log: Log) -> list[bytes]:
 
 
 def warm(log: Log) -> int:
-    return sum(not info.is_hot for info in log.topic("t").segments())
+    return sum(not info.is_hot for info in log.topic("t").inner.segments())
 
 
 def local(root: Path) -> SegmentStores:

@@ -51,7 +51,7 @@ def _wait_for_queue(log: Log, length: int) -> None:
 def test_a_topic_is_not_deleted_at_a_position_whose_append_is_in_flight(log: Log, files: GatedFiles) -> None:
     """Who compared the published records does not know the one in flight, and would lose it."""
     leader = _start_one_that_waits_in_its_sync(log, files)
-    position, refused = log.topic("t").position, threading.Event()
+    position, refused = log.topic("t").inner.position, threading.Event()
 
     def delete() -> None:
         with pytest.raises(ConcurrentModification):
@@ -66,7 +66,7 @@ def test_a_topic_is_not_deleted_at_a_position_whose_append_is_in_flight(log: Log
         thread.join()
     assert refused.is_set()
     assert [record.value for record in log.topic("t").read()] == [b"first"]
-    log.delete_topic("t", position=log.topic("t").position)
+    log.delete_topic("t", position=log.topic("t").inner.position)
     assert not log.has_topic("t")
 
 
@@ -74,23 +74,23 @@ def test_a_position_does_not_count_an_append_in_flight(log: Log, files: GatedFil
     """Who took the position looks at published records next. The one in flight comes after that, and is not removed."""
     leader = _start_one_that_waits_in_its_sync(log, files)
     topic = log.topic("t")
-    position, head_seq = topic.position, topic.head_seq
+    position, head_seq = topic.inner.position, topic.head_seq
     files.gate.set()
     leader.join()
     assert (head_seq, topic.head_seq) == (0, 1)
     with pytest.raises(ConcurrentModification):
         log.delete_topic("t", position=position)
     with pytest.raises(ConcurrentModification):
-        topic.truncate(1, position=position)
+        topic.inner.truncate(1, position=position)
     assert [record.value for record in topic.read()] == [b"first"]
 
 
 def test_a_position_counts_configurations(log: Log) -> None:
-    position = log.topic("t").position
+    position = log.topic("t").inner.position
     log.configure("t", TopicConfig(cap_records=1))
     with pytest.raises(ConcurrentModification):
         log.delete_topic("t", position=position)
-    log.delete_topic("t", position=log.topic("t").position)
+    log.delete_topic("t", position=log.topic("t").inner.position)
 
 
 def test_two_who_change_different_settings_lose_neither(log: Log, files: GatedFiles) -> None:
@@ -136,7 +136,7 @@ def _start_to_replace_the_last_record(log: Log, files: GatedFiles) -> list[threa
 
 
 def test_a_topic_is_not_deleted_while_its_last_record_becomes_another_one(log: Log, files: GatedFiles) -> None:
-    threads, position = _start_to_replace_the_last_record(log, files), log.topic("t").position
+    threads, position = _start_to_replace_the_last_record(log, files), log.topic("t").inner.position
     refused = threading.Event()
 
     def delete() -> None:

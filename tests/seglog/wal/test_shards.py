@@ -266,7 +266,7 @@ def test_a_full_disk_in_one_shard_takes_no_seq_from_what_is_on_its_way_in_anothe
 
 
 def _shard(log: seglog.Log, name: str) -> int:
-    return shard_of(log.topic(name).topic_id, 2)
+    return shard_of(log.topic(name).inner.topic_id, 2)
 
 
 def _copy(source: Path, target: Path) -> None:

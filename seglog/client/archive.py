@@ -1,0 +1,96 @@
+"""The archive of a daemon, for a program: offload, removals that can be undone, restore and branches."""
+
+from __future__ import annotations
+
+from typing import Unpack
+
+from seglog.base.arguments import checked
+from seglog.client.commands import (
+    RemoteBranch,
+    RemoteOffloaded,
+    RemoteRestored,
+    branches_of,
+    change_of,
+    delete_of,
+    evict_of,
+    offload_of,
+    restore_of,
+    truncate_of,
+)
+from seglog.client.driver import Driver
+from seglog.values.protocols import DeleteArguments, Removed
+
+__all__ = ["RemoteArchive", "RemoteBranches"]
+
+
+class RemoteArchive:
+    """The archive of a daemon: `Client.archive`. Its calls are those of `offload.Archive`.
+
+    No call is repeated after a lost answer. Raise `DaemonGone` then, and the caller looks what is done. Raise
+    `DaemonError` for a refusal, such as `NoRemote`.
+    """
+
+    def __init__(self, driver: Driver) -> None:
+        self._driver = driver
+
+    def __repr__(self) -> str:
+        return f"<RemoteArchive of {self._driver.address}>"
+
+    @property
+    def branches(self) -> RemoteBranches:
+        return RemoteBranches(self._driver)
+
+    @checked
+    def offload(self, name: str, *, up_to: int | None = None, drop_hot: bool = False) -> RemoteOffloaded:
+        """Upload the sealed segments of a topic, and publish them. `up_to` and `drop_hot` are as in an archive here."""
+        return self._driver.result(offload_of(name, up_to, drop_hot=drop_hot))
+
+    @checked
+    def delete(self, name: str, *, message: str = "", **conditions: Unpack[DeleteArguments]) -> Removed:
+        """Delete the records that meet each condition. If the daemon has a remote, a commit says so, with `message`.
+
+        A daemon takes a `grep` only if it has RE2.
+        """
+        return self._driver.result(delete_of(name, conditions, message))
+
+    @checked
+    def evict(self, name: str, before: int, *, message: str = "") -> Removed:
+        """Evict the records below seq `before`, in the remote too."""
+        return self._driver.result(evict_of(name, before, message))
+
+    @checked
+    def truncate(self, name: str, seq: int, *, message: str = "") -> Removed:
+        """Remove the records from `seq` on. Later appends use these seqs again."""
+        return self._driver.result(truncate_of(name, seq, message))
+
+    @checked
+    def restore(self, topic: str, *, to: str, name: str, message: str = "") -> RemoteRestored:
+        """Create the branch `name` with the state of the topic at `to`: seq:N, lsn:N, head~N, tag:NAME or a time."""
+        return self._driver.result(restore_of(topic, to, name, message))
+
+
+class RemoteBranches:
+    """The branches of a daemon's topics. `RemoteArchive.restore` makes one."""
+
+    def __init__(self, driver: Driver) -> None:
+        self._driver = driver
+
+    @checked
+    def list(self, topic: str, *, deleted: bool = False) -> list[RemoteBranch]:
+        """Return every branch of a topic in the remote. With `deleted`, include those that can be undeleted."""
+        return self._driver.result(branches_of(topic, deleted=deleted))
+
+    @checked
+    def delete_branch(self, topic: str, branch: str, *, message: str = "") -> None:
+        """Delete the branch. `undelete_branch` restores it within the window."""
+        self._driver.result(change_of("delete", topic, branch, message=message, yes=True))
+
+    @checked
+    def undelete_branch(self, topic: str, branch: str) -> None:
+        """Restore a deleted branch."""
+        self._driver.result(change_of("undelete", topic, branch))
+
+    @checked
+    def rename_branch(self, topic: str, branch: str, new: str) -> None:
+        """Rename the branch to `new`."""
+        self._driver.result(change_of("rename", topic, branch, new=new))

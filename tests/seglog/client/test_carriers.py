@@ -1,0 +1,173 @@
+"""Hold the four carriers side by side: the log and the client of a daemon, each for threads and for asyncio."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import offload
+import seglog
+from seglog import aio
+from seglog.client import Client, RemoteArchive, RemoteBranches, RemoteTopic
+from seglog.client import aio as client_aio
+from seglog.values import protocols
+from seglog.writing.append import AppendOptions
+from tests.arguments import signature_of
+from tests.children import in_child
+from tests.daemons import served
+from tests.worlds.carriers import archive_history, history, history_in_loop
+
+CARRIERS = [
+    (protocols.AnyTopic, seglog.Topic),
+    (protocols.AnyTopic, RemoteTopic),
+    (protocols.AnyAsyncTopic, aio.AsyncTopic),
+    (protocols.AnyAsyncTopic, client_aio.AsyncRemoteTopic),
+    (protocols.AnyLog, seglog.Log),
+    (protocols.AnyLog, Client),
+    (protocols.AnyAsyncLog, aio.AsyncLog),
+    (protocols.AnyAsyncLog, client_aio.AsyncClient),
+    (protocols.AnyArchive, offload.Archive),
+    (protocols.AnyArchive, RemoteArchive),
+    (protocols.AnyBranches, RemoteBranches),
+]
+#: Arguments that only the carrier itself has: `times_ms` of an append to a log, the progress of an offload.
+OWN = {"times_ms", "position", "on_bytes"}
+
+
+def _calls(kind: type) -> dict[str, Any]:
+    return {name: call for name, call in vars(kind).items() if name[0] != "_" and inspect.isfunction(call)}
+
+
+def _parameters(call: Any) -> dict[str, tuple[object, ...]]:
+    """Return the kind, the default and the type of each argument. A call that takes options has the names of them."""
+    return {
+        name: (each.kind, each.default, str(each.annotation))
+        for name, each in signature_of(call).parameters.items()
+        if name not in OWN
+    }
+
+
+@pytest.mark.parametrize(("protocol", "carrier"), CARRIERS, ids=lambda kind: kind.__name__)
+def test_each_call_of_a_protocol_has_the_same_arguments_in_each_carrier(protocol: type, carrier: type) -> None:
+    asked = {name: _parameters(call) for name, call in _calls(protocol).items()}
+    assert {name: _parameters(vars(carrier)[name]) for name in asked} == asked
+    awaited = {name for name, call in _calls(protocol).items() if inspect.iscoroutinefunction(call)}
+    calls = {name: inspect.unwrap(vars(carrier)[name]) for name in asked}
+    assert {name for name, call in calls.items() if inspect.iscoroutinefunction(call)} == awaited
+
+
+def test_the_protocols_for_asyncio_are_those_for_threads_awaited() -> None:
+    for plain, twin in (
+        (protocols.AnyTopic, protocols.AnyAsyncTopic),
+        (protocols.AnyLog, protocols.AnyAsyncLog),
+    ):
+        assert {name: _parameters(call) for name, call in _calls(plain).items()} == {
+            name: _parameters(call) for name, call in _calls(twin).items()
+        }
+
+
+def test_a_name_that_two_topics_have_is_one_of_the_protocol() -> None:
+    shared = _calls(seglog.Topic).keys() & _calls(RemoteTopic).keys()
+    assert shared == _calls(protocols.AnyTopic).keys()
+
+
+def test_the_arguments_of_an_append_are_declared_once() -> None:
+    assert list(AppendOptions._fields) == [*protocols.LogAppendArguments.__annotations__]
+
+
+def test_the_same_calls_have_the_same_results_in_each_carrier(tmp_path: Path) -> None:
+    async def both(log: aio.AsyncLog, client: client_aio.AsyncClient) -> list[object]:
+        async with log as opened, client as connected:
+            return [await history_in_loop(opened, "looped"), await history_in_loop(connected, "looped")]
+
+    with seglog.open(tmp_path / "log") as log:
+        expected = history(log, "t")
+    seglog.open(tmp_path / "served").close()
+    with served(tmp_path / "served", ""), seglog.connect(f"unix:{tmp_path / 'served'}") as client:
+        assert history(client, "t") == expected
+        here, there = asyncio.run(
+            both(aio.open(tmp_path / "looped"), client_aio.connect(f"unix:{tmp_path / 'served'}"))
+        )
+    assert here == ["looped", *expected[1:]]
+    assert there == here
+
+
+def test_an_archive_has_the_same_results_here_and_in_a_daemon(tmp_path: Path) -> None:
+    with (
+        seglog.open(tmp_path / "log") as log,
+        offload.attach(log, (tmp_path / "remote").as_uri()) as archive,
+    ):
+        expected = archive_history(archive, log, "t")
+    seglog.open(tmp_path / "served").close()
+    with (
+        served(tmp_path / "served", (tmp_path / "other").as_uri()),
+        seglog.connect(f"unix:{tmp_path / 'served'}") as client,
+    ):
+        assert archive_history(client.archive, client, "t") == expected
+
+
+def test_an_unknown_option_is_a_type_error_in_each_carrier(tmp_path: Path) -> None:
+    with seglog.open(tmp_path) as log, seglog.connect("unix:/nowhere") as client:
+        topics: list[Any] = [log.topic("t"), client.topic("t")]
+        for topic in topics:
+            for call in (topic.append, topic.append_once, topic.read, topic.read_arrow, topic.follow, topic.delete):
+                values = [[b"x"]] if call.__name__.startswith("append") else []
+                with pytest.raises(TypeError, match="colour"):
+                    call(*values, colour="red")
+
+
+def test_repr_says_where_a_carrier_is_and_what_it_has(tmp_path: Path) -> None:
+    directory, remote = tmp_path / "log", (tmp_path / "remote").as_uri()
+    with seglog.open(directory) as log:
+        topic = log.topic("orders")
+        assert repr(topic) == f"<Topic orders of {directory}: no records>"
+        assert repr(log) == f"<Log of {directory}: topics: 0>"
+        topic.append([b"x"] * 3)
+        assert repr(topic) == f"<Topic orders of {directory}: seq 1 to 3>"
+        with offload.attach(log, remote) as archive:
+            assert repr(archive) == f"<Archive of {directory}: topics: 1, remote {remote}>"
+            assert repr(log) == f"<Log of {directory}: topics: 1, remote {remote}>"
+        assert repr(archive) == f"<Archive of {directory}: closed, remote {remote}>"
+    assert repr(log) == f"<Log of {directory}: closed>"
+    assert repr(topic) == f"<Topic orders of {directory}: seq 1 to 3>"
+    with seglog.open(directory, read_only=True) as view:
+        assert repr(view) == f"<Log of {directory}: topics: 1, read-only>"
+    with seglog.connect("http://localhost:7373") as client:
+        assert repr(client) == "<Client of http://localhost:7373>"
+        assert repr(client.topic("orders")) == "<RemoteTopic orders of http://localhost:7373>"
+        assert repr(client.archive) == "<RemoteArchive of http://localhost:7373>"
+
+    async def whole() -> None:
+        log = aio.open(directory)
+        assert repr(log) == f"<AsyncLog of {directory}: not open>"
+        async with log:
+            assert repr(log) == f"<AsyncLog of {directory}: topics: 1>"
+            assert repr(log.topic("orders")) == f"<AsyncTopic orders of {directory}: seq 1 to 3>"
+
+    asyncio.run(whole())
+
+
+def test_repr_in_a_forked_child_is_no_error(tmp_path: Path) -> None:
+    with seglog.open(tmp_path / "log") as log, offload.attach(log, (tmp_path / "remote").as_uri()) as archive:
+        for each in (log, log.topic("t"), archive):
+            assert in_child(lambda each=each: repr(each)).startswith(f"<{type(each).__name__}")  # type: ignore[misc]
+
+
+def test_a_topic_shows_the_names_that_a_program_uses() -> None:
+    public = [name for name in dir(seglog.Topic) if not name.startswith("_")]
+    assert set(public) == {
+        *("append", "append_once", "append_stream", "bounds", "config", "delete", "earliest_seq"),
+        *("enforce_retention", "epoch", "evict", "exists", "first_seq", "follow", "head_seq", "incarnation", "inner"),
+        *("name", "read", "read_arrays", "read_arrow", "read_batches", "seal", "seq_at", "truncate"),
+    }
+
+
+def test_the_errors_are_there_after_the_import() -> None:
+    call = "import seglog; print(seglog.errors.NoSuchTopic is seglog.NoSuchTopic, 'errors' in dir(seglog))"
+    assert subprocess.run([sys.executable, "-c", call], capture_output=True, check=True).stdout == b"True True\n"
