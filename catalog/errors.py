@@ -148,7 +148,7 @@ class FormatUnsupported(Corrupt, CatalogError):
     found: str
     known: int | str = 1
     message = "{place}: format version {found} is not supported: this seglog reads {known}"
-    hint = "use the seglog version that wrote it, or another remote"
+    hint = "use the seglog version that wrote it or a newer one, or another remote"
 
 
 class KeyTaken(Conflict, CatalogError):

@@ -68,7 +68,7 @@ class Snapshot:
     `put_out_ms` is the time of the newest commit that reduced the deleted records in shown objects, 0 without one. Such
     a commit is a delete, or replaces an object that held deleted records. `load_epoch` is the epoch of the newest
     commit of the volume itself with the mark of a load, 0 without one. `loaded` has the idempotency keys of loads,
-    oldest first (SNAP-5).
+    oldest first (SNAP-5). `form` is that of the newest commit, also of a parent; 0 without one.
     """
 
     vid: Vid
@@ -85,6 +85,7 @@ class Snapshot:
     put_out_ms: int = 0
     load_epoch: int = 0
     loaded: tuple[LoadedKey, ...] = ()
+    form: int = 0
 
     @property
     def next_epoch(self) -> int:
@@ -155,6 +156,7 @@ def from_checkpoint(stored: StoredCommit, checkpoint: Checkpoint, views: tuple[S
         put_out_ms=checkpoint.put_out_ms,
         load_epoch=checkpoint.load_epoch,
         loaded=checkpoint.loaded,
+        form=commit.form,
     )
 
 
@@ -182,6 +184,7 @@ def fold(base: Snapshot, commits: Iterable[StoredCommit]) -> Snapshot:
             put_out_ms=max(now.put_out_ms, commit.created_at_ms) if puts_out else now.put_out_ms,
             load_epoch=now.load_epoch if commit.load is None else commit.epoch,
             loaded=_loaded(now.loaded, commit),
+            form=commit.form,
         )
     return replace(now, segments=_with_deleted(views, bitmaps))
 

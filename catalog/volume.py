@@ -52,6 +52,7 @@ from catalog.errors import (
     Outdated,
     Unavailable,
 )
+from catalog.format.commit import Commit
 from catalog.format.control import DEAD, Boundary, CheckpointSet, Control, Fork, full_name
 from catalog.format.encoding import StoredCommit, decode_commit_at, decode_views
 from catalog.format.envelope import MessageType, unwrap
@@ -457,7 +458,7 @@ class Volumes:
             base_text = f"lsn {base.lsn}: the parent hash is another" if base.lsn else "what its volume was forked from"
             raise InvalidObject(commit_key(base.vid, base.lsn + 1), f"it does not continue {base_text}")
         if commits:
-            _check_epoch(base.epoch, commits[0])
+            _check_rise(base, commits[0])
         snapshot = fold(base, commits)
         older = self._known.get(base.vid)
         if older is None or older.lsn < snapshot.lsn:
@@ -583,14 +584,17 @@ def _check_chain(commits: Sequence[StoredCommit]) -> None:
         if after.commit.parent_hash != before.hash:
             key = commit_key(after.commit.vid, after.commit.lsn)
             raise InvalidObject(key, f"it does not continue lsn {before.commit.lsn}: the parent hash is another")
-        _check_epoch(before.commit.epoch, after)
+        _check_rise(before.commit, after)
 
 
-def _check_epoch(before: int, after: StoredCommit) -> None:
+def _check_rise(before: Commit | Snapshot, after: StoredCommit) -> None:
+    """Raise `InvalidObject` if epoch or form fall (COMMIT-5, COMMIT-6)."""
     commit = after.commit
-    if commit.epoch < before:
-        key = commit_key(commit.vid, commit.lsn)
-        raise InvalidObject(key, f"its epoch is {commit.epoch}, after a commit of epoch {before}")
+    key = commit_key(commit.vid, commit.lsn)
+    if commit.epoch < before.epoch:
+        raise InvalidObject(key, f"its epoch is {commit.epoch}, after a commit of epoch {before.epoch}")
+    if commit.form < before.form:
+        raise InvalidObject(key, f"its form is {commit.form}, after a commit of form {before.form}")
 
 
 def _origin(control: Control, parent: Snapshot | None) -> Snapshot:

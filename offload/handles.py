@@ -41,10 +41,14 @@ __all__ = ["Handles", "Tip", "split_name"]
 
 @dataclass(frozen=True, slots=True)
 class Tip:
-    """The newest state of a volume, on which the next commit builds. `made_at_ms` is None without a commit."""
+    """The newest state of a volume, on which the next commit builds. `made_at_ms` is None without a commit.
+
+    `form` is 0 if neither the volume nor its parent has a commit.
+    """
 
     bounds: Bounds
     hash: bytes
+    form: int
     made_at_ms: int | None = None
 
 
@@ -334,6 +338,6 @@ class Handles:
 def _find_tip(volumes: Volumes, handle: Handle) -> Tip:
     if handle.lsn > 0:
         [last] = volumes.commits(handle.vid, handle.lsn, handle.lsn)
-        return Tip(last.commit.bounds, last.hash, last.commit.created_at_ms)
+        return Tip(last.commit.bounds, last.hash, last.commit.form, last.commit.created_at_ms)
     start = volumes.snapshot(handle.vid, 0)
-    return Tip(start.bounds, start.head_hash)
+    return Tip(start.bounds, start.head_hash, start.form)

@@ -74,6 +74,7 @@ from offload.format.topic_config import config_of
 from offload.settings import OffloadSettings, codec_named, encrypted_by
 from offload.write.publisher import make_due_checkpoint
 from offload.write.segment_upload import UploadJob, delete_segment, upload_segment
+from seglog.base import forms
 from seglog.base.errors import Conflict, Misuse
 from seglog.base.values import dataclass
 from seglog.format.frames import Frames
@@ -473,6 +474,7 @@ def _commit(load: Load, newest: Snapshot, segments: Sequence[SegmentRef], writer
         message=f"load {load.request.key}" if load.request.key else "load",
         segments=tuple(segments),
         load=mark,
+        form=newest.form or forms.NEWEST,
     )
 
 

@@ -64,6 +64,7 @@
         ├── SectionPruned        an append below the sections that were pruned
         ├── WrongSize            the caller gave another size than the item has
         ├── HistoryKept          a topic with an archive is not deleted here
+        ├── UpgradeNeeded        the call needs a newer form of the directory or the volume
         ├── NotTruncatable       the seq is below the records on this disk, or was evicted
         ├── ReadOnly             a change of a log that was opened for reading only
         └── RecordTooLarge       a record, or the whole of one append
@@ -147,6 +148,7 @@ __all__ = [
     "TopicFull",
     "Truncated",
     "Unavailable",
+    "UpgradeNeeded",
     "ViewOutdated",
     "WarmDirectoryNotApart",
     "WarmDirectoryTaken",
@@ -218,7 +220,7 @@ class FormatUnsupported(Corrupt):
     found: str
     known: str = "1"
     message = "{path}: format version {found} is not supported: this seglog reads {known}"
-    hint = "use the seglog version that wrote it"
+    hint = "use the seglog version that wrote it, or a newer one"
 
 
 class WarmDirectoryTaken(Conflict):
@@ -709,6 +711,17 @@ class NotTruncatable(Misuse):
     seq: int
     floor: int
     message = "topic {topic} cannot be truncated at seq {seq}: the lowest possible seq is {floor}"
+
+
+class UpgradeNeeded(Misuse):
+    """`place` has the form `form` (seglog.base.forms), and the call needs a newer one."""
+
+    what: str
+    place: str
+    form: int
+    needed: int
+    message = "{what} needs form {needed}, and {place} has form {form}; nothing was changed"
+    hint = "`seglog upgrade --dry-run` shows the way to the newer form, which older versions of seglog cannot read"
 
 
 class ReadOnly(Misuse):

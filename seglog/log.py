@@ -34,7 +34,7 @@ from seglog.files.directory import DirectoryLock, in_memory_kind, load_settings
 from seglog.files.port import NO_DESCRIPTOR, Files, OsFiles, enter, leave
 from seglog.format.arrays import import_now
 from seglog.maintenance import eviction
-from seglog.maintenance.checkpoint import Reclaimer, checkpoint, checkpoint_locked, relieve, wake_reclaim
+from seglog.maintenance.checkpoint import Reclaimer, checkpoint, checkpoint_locked, relieve, upgrade, wake_reclaim
 from seglog.maintenance.plan import CheckpointRequest, Retention
 from seglog.maintenance.relocation import relocate_due
 from seglog.process import OwnLock, closing_after, uninterrupted
@@ -208,6 +208,11 @@ class Log(Owned):
     def wal_bytes(self) -> int:
         """Return the bytes in the WAL files, without the reserved space."""
         return self._engine.wals.used_bytes
+
+    @property
+    def form(self) -> int:
+        """Return the form of the directory (docs/upgrades.md). A new directory has the newest one."""
+        return self._engine.kept_form
 
     def topic(self, name: str) -> Topic:
         """Return the topic of that name, whether it exists yet or not. No I/O. Raise `InvalidTopicName`."""
@@ -398,6 +403,17 @@ class Log(Owned):
         """
         self._engine.check_open()
         return eviction.enforce_all(self._engine)
+
+    def upgrade(self) -> None:
+        """Give the directory the newest form, durably. Older versions of seglog cannot open it from then on.
+
+            log.upgrade()
+
+        Raises:
+            DiskFull: The form is as it was. Make room, and call it again.
+            ReadOnly: The log is open for reading only.
+        """
+        upgrade(self._engine)
 
     def reclaim(self) -> None:
         """Give the bytes of deleted records back at once, in every sealed segment that is due for reclaiming.

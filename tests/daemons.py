@@ -11,7 +11,7 @@ import ssl
 import threading
 import urllib.error
 import urllib.request
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
@@ -27,9 +27,11 @@ _TIMEOUT_S = 120
 class ServedDirectory:
     """A running daemon. `lines` are its lines on standard error."""
 
+    start: Callable[[Sequence[str], Mapping[str, str]], Any] = staticmethod(forged)
+
     def __init__(self, directory: Path, variables: dict[str, str], *options: str) -> None:
         given = {"SEGLOG_SERVE_PORT": "0", "SEGLOG_SERVE_CHECK_INTERVAL_MS": "50", **variables}
-        self.process = forged(["-C", str(directory), "serve", *options], {**os.environ, **given})
+        self.process = self.start(["-C", str(directory), "serve", *options], {**os.environ, **given})
         self.directory = directory
         self.lines: list[str] = []
         self._port = ""

@@ -9,6 +9,9 @@ COMMIT-4  The writer commits a delete before the next offload. So at most one of
 COMMIT-5  The epoch never falls from one commit to the next. The first writer has epoch 1. A writer that takes a volume
     over makes a commit of a higher epoch. A writer that finds a commit of a higher epoch than its own has to stop.
 
+COMMIT-6  The form never falls from one commit to the next. So a reader of the newest commits, or of a checkpoint among
+    them, knows the form of the volume (seglog.base.forms).
+
 Source: Graft RFC 0001 (Commit, Snapshot, SegmentRef); pages there are records here.
 """
 
@@ -162,6 +165,8 @@ class Commit:
     load: LoadMark | None = None
     #: Of kind restore.
     restored: Restored | None = None
+    #: The form of the volume from this commit on: the version of the envelope.
+    form: int = 1
 
     @property
     def restored_views(self) -> tuple[SegmentView, ...]:

@@ -4,7 +4,7 @@ Commit hash: blake3 (32 bytes) over the following bytes, all integers little-end
 and the next commit holds it as `parent_hash`.
 
     size    field
-    4       "SGC1", which no other hashed bytes of ours begin with
+    4       "SGC" and the form as a digit, which no other hashed bytes of ours begin with
     16      vid
     8       lsn
     32      parent_hash
@@ -88,11 +88,13 @@ from catalog.format.envelope import (
     parse,
     serialized,
     timestamp,
+    version_of,
     wrap,
 )
 from catalog.format.ids import Sid, Vid
 from catalog.format.keys import commit_key
 from catalog.format.late import pb, protobuf, pyroaring
+from seglog.base import forms
 from seglog.base.arguments import checked
 from seglog.base.values import dataclass
 
@@ -108,7 +110,7 @@ __all__ = [
     "with_checkpoint",
 ]
 
-_HASH_MAGIC = b"SGC1"
+_HASH_MAGIC = b"SGC%d"
 _LOAD_MAGIC = b"SGL1"
 _HASH_HEAD = struct.Struct("<4s16sQ32sQQQ16sBQQQQBQ")
 _HASH_SEGMENT = struct.Struct("<16s32sQQQQQII32sBQQ")
@@ -152,7 +154,7 @@ def commit_hash(commit: Commit) -> bytes:
 def _hashed_pieces(commit: Commit) -> Iterator[bytes]:
     bounds = commit.bounds
     yield _HASH_HEAD.pack(
-        _HASH_MAGIC,
+        _HASH_MAGIC % commit.form,
         commit.vid.raw,
         commit.lsn,
         _sized(commit.parent_hash, _HASH_SIZE),
@@ -272,13 +274,13 @@ def encode_commit(commit: Commit) -> tuple[bytes, bytes]:
         load=None if commit.load is None else pb.Load(key=commit.load.key, salt=commit.load.salt),
         restored=None if commit.restored is None else _restored_message(commit.restored),
     )
-    return wrap(MessageType.COMMIT, serialized(message)), digest
+    return wrap(MessageType.COMMIT, serialized(message), commit.form), digest
 
 
 def with_checkpoint(body: bytes, checkpoint: Checkpoint, key: str) -> bytes:
     """Return the commit in `body` as an object that is a checkpoint too. Raise as `decode_commit` does."""
     decode_commit(body, key)
-    message = parse(pb.Commit(), MessageType.COMMIT, body, key)
+    message = parse(pb.Commit(), MessageType.COMMIT, body, key, forms.NEWEST)
     message.checkpoint_ts.CopyFrom(timestamp(checkpoint.made_at_ms))
     message.checkpoint.CopyFrom(
         pb.Checkpoint(
@@ -295,7 +297,7 @@ def with_checkpoint(body: bytes, checkpoint: Checkpoint, key: str) -> bytes:
             loaded=[pb.LoadedKey(key=loaded.key, last_seq=loaded.last_seq) for loaded in checkpoint.loaded],
         )
     )
-    return wrap(MessageType.COMMIT, serialized(message))
+    return wrap(MessageType.COMMIT, serialized(message), version_of(body))
 
 
 def decode_commit(body: bytes, key: str) -> StoredCommit:
@@ -303,13 +305,13 @@ def decode_commit(body: bytes, key: str) -> StoredCommit:
 
     Raise `InvalidObject` and `FormatUnsupported`.
     """
-    message = parse(pb.Commit(), MessageType.COMMIT, body, key)
+    message = parse(pb.Commit(), MessageType.COMMIT, body, key, forms.NEWEST)
     if message.kind > max(CommitKind):
         raise FormatUnsupported(
             key, f"1 with commits of kind {message.kind}", "kinds up to " + str(int(max(CommitKind)))
         )
     with fields_of(key):
-        commit = _commit(message)
+        commit = _commit(message, version_of(body))
         digest = commit_hash(commit)
         checkpoint = _checkpoint(message)
     if message.hash != digest:
@@ -326,7 +328,7 @@ def decode_commit_at(body: bytes, vid: Vid, lsn: int) -> StoredCommit:
     return stored
 
 
-def _commit(message: pb.Commit) -> Commit:
+def _commit(message: pb.Commit, form: int) -> Commit:
     snapshot = message.snapshot
     return Commit(
         vid=Vid(snapshot.vid),
@@ -349,6 +351,7 @@ def _commit(message: pb.Commit) -> Commit:
         collected_before_ms=message.collected_before_ms if message.HasField("collected_before_ms") else None,
         load=LoadMark(message.load.key, message.load.salt) if message.HasField("load") else None,
         restored=_restored(message.restored) if message.HasField("restored") else None,
+        form=form,
     )
 
 

@@ -2,7 +2,7 @@
 
     offset  size  field     meaning
     0       3     magic     "SGL"
-    3       1     version   "1", the format version as an ASCII digit
+    3       1     version   an ASCII digit: of a commit the form of its volume (seglog.base.forms), of others "1"
     4       3     padding   zeros
     7       1     type      1 Control, 2 Fork, 3 CheckpointSet, 4 Commit, 16 Ref, 17 Tag, 18 Pin, 19 Boundary,
                             20 OplogEntry, 21 GcPlan, 22 SegmentList, 23 GcPage, 24 OlderCheckpoints
@@ -10,7 +10,7 @@
     8+n     8     xxh3      XXH3-64 of [0, 8+n), little-endian
 
 ENV-1  A decoder checks an envelope in this order: magic, version, checksum, padding and type.
-ENV-2  Another digit in place of the version is another format version. The decoder then looks at nothing else.
+ENV-2  Another digit than the decoder knows is another format version. The decoder then looks at nothing else.
 ENV-3  Any other difference from the written bytes is `InvalidObject`: no byte reaches a caller unverified.
 
 XXH3 is not a MAC: it finds damage, not malice. The commit hash (`catalog.format.encoding`) ties a history together.
@@ -43,6 +43,7 @@ __all__ = [
     "serialized",
     "timestamp",
     "unwrap",
+    "version_of",
     "wrap",
 ]
 
@@ -69,13 +70,22 @@ class MessageType(enum.IntEnum):
     OLDER_CHECKPOINTS = 24
 
 
-def wrap(message_type: MessageType, data: bytes) -> bytes:
-    body = HEADER.pack(MAGIC, _PADDING, message_type) + data
+def wrap(message_type: MessageType, data: bytes, version: int = 1) -> bytes:
+    body = HEADER.pack(_magic(version), _PADDING, message_type) + data
     return body + TRAILER.pack(xxhash.xxh3_64_intdigest(body))
 
 
-def unwrap(message_type: MessageType, body: bytes, key: str) -> bytes:
-    """Return the data inside `body`. `key` names the object in errors.
+def version_of(body: bytes) -> int:
+    """Return the version of an object that `unwrap` took."""
+    return int(body[len(MAGIC) - 1 : len(MAGIC)])
+
+
+def _magic(version: int) -> bytes:
+    return MAGIC[:-1] + str(version).encode() if version > 1 else MAGIC
+
+
+def unwrap(message_type: MessageType, body: bytes, key: str, newest: int = 1) -> bytes:
+    """Return the data inside `body`. `key` names the object in errors. Versions up to `newest` are known.
 
     Raise `FormatUnsupported` for another format version. Raise `InvalidObject` for bytes that `wrap` would not produce
     for `message_type`.
@@ -83,9 +93,9 @@ def unwrap(message_type: MessageType, body: bytes, key: str) -> bytes:
     if len(body) < HEADER.size + TRAILER.size:
         raise InvalidObject(key, f"{len(body)} bytes are too few for an envelope")
     magic, padding, found_type = HEADER.unpack_from(body)
-    if magic != MAGIC:
+    if magic not in map(_magic, range(1, newest + 1)):
         if magic[:3] == MAGIC[:3] and magic[3:].isdigit():
-            raise FormatUnsupported(key, magic[3:].decode("ascii"))
+            raise FormatUnsupported(key, magic[3:].decode("ascii"), newest if newest == 1 else f"1 to {newest}")
         raise InvalidObject(key, f"magic is {magic.hex()}, not {MAGIC.hex()}")
     data_end = len(body) - TRAILER.size
     (checksum,) = TRAILER.unpack_from(body, data_end)
@@ -117,10 +127,10 @@ def serialized(message: protobuf.Message) -> bytes:
     return message.SerializeToString(deterministic=True)
 
 
-def parse(message: _Message, message_type: MessageType, body: bytes, key: str) -> _Message:
+def parse(message: _Message, message_type: MessageType, body: bytes, key: str, newest: int = 1) -> _Message:
     """Fill `message` from `body`, and return it. Raise `InvalidObject` and `FormatUnsupported`, which name `key`."""
     try:
-        message.ParseFromString(unwrap(message_type, body, key))
+        message.ParseFromString(unwrap(message_type, body, key, newest))
     except protobuf.DecodeError as cause:
         raise InvalidObject(key, f"it is not a protobuf message of its type: {cause}") from None
     return message

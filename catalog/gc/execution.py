@@ -227,6 +227,7 @@ class Execution:
                 at_ts_ms=tip.max_ts_ms,
                 message="gc: segments of before were collected",
                 collected_before_ms=newest_ms + 1,
+                form=tip.form or 1,  # without a commit, what every writer reads
             )
             body, _ = encode_commit(commit)
             try:

@@ -40,6 +40,7 @@ from offload.operations import (
     sync,
     tag,
     topic,
+    upgrade,
 )
 from offload.operations.command import Command, Parameter, without_main
 from offload.operations.listed import ListedCommand, ListedParameter
@@ -85,6 +86,7 @@ COMMANDS: tuple[Command, ...] = (
     oplog.UNDO,
     inspect.INSPECT,
     verify.VERIFY,
+    upgrade.UPGRADE,
     start.RECOVER,
     follow.FOLLOW,
     doctor.DOCTOR,

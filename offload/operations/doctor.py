@@ -1,7 +1,7 @@
 """Examine a remote, or a data directory and its machine: `seglog doctor`. It opens no log, so a daemon may hold it.
 
     check         warns or fails
-    versions      never: it names Python, seglog and the formats
+    versions      fails if the manifest cannot be read; it names Python, seglog and the forms
     disk          fails below disk_reject_bytes of free space, warns below disk_alarm_bytes
     fsync         fails if the directory takes no file, warns if the slowest of some syncs takes over 100 ms
     files         fails below 256 open files (RLIMIT_NOFILE), warns below 1,024
@@ -43,7 +43,8 @@ from catalog.objects.examination import Examination
 from catalog.objects.store_time import measured_ahead_ms
 from offload.errors import ChecksFailed
 from offload.moment import format_time
-from seglog import Clock
+from seglog import Clock, SeglogError
+from seglog.base import forms
 from seglog.base.values import dataclass
 from seglog.client.address import connected
 
@@ -197,7 +198,7 @@ def doctor_directory(
     is the setting log.disk_reject_bytes.
     """
     checks: dict[str, Callable[[], tuple[str, str, str]]] = {
-        "versions": _versions,
+        "versions": lambda: _versions(directory),
         "disk": lambda: _disk(directory, settings, reject_bytes),
         "fsync": lambda: _fsync(directory),
         "files": _files,
@@ -219,11 +220,23 @@ def doctor_directory(
         raise ChecksFailed(failed, str(directory), "each line that says FAIL also says what to do")
 
 
-def _versions() -> tuple[str, str, str]:
-    from catalog.format.envelope import MAGIC
+def _versions(directory: Path) -> tuple[str, str, str]:
+    from seglog.files.port import OsFiles
+    from seglog.values.layout import Layout
+    from seglog.wal import manifest
 
-    finding = f"seglog {version('seglog')}, Python {platform.python_version()}, objects of version {MAGIC[3:].decode()}"
-    return "ok", f"{finding}, Linux {platform.release()}", ""
+    finding = f"seglog {version('seglog')} with form {forms.NEWEST}, Python {platform.python_version()}"
+    finding, layout = f"{finding}, Linux {platform.release()}", Layout(directory)
+    if not layout.meta.is_dir():
+        return "ok", finding, ""
+    try:
+        _, newest = manifest.load(OsFiles(), layout)
+    except SeglogError as error:
+        return "fail", str(error), error.hint or ""
+    if newest.form == forms.NEWEST:
+        return "ok", finding, ""
+    advice = "`seglog upgrade --dry-run` shows the way, once no older version of seglog uses it"
+    return "ok", f"{finding}; the directory has form {newest.form}", advice
 
 
 def _disk(directory: Path, settings: ServeSettings, reject_bytes: int) -> tuple[str, str, str]:

@@ -682,6 +682,22 @@ COMMANDS = {
         'repair',
         (),
     ),
+    'upgrade': ListedCommand(
+        'upgrade',
+        'Let this directory and its volumes in the remote use the newest form.\n'
+        '\n'
+        'What an older version of seglog made keeps its form, so that older versions beside this one go on. The newest form\n'
+        'has deletes of ranges (`delete --from`, `--grep`) and undo. First give this version to all that read the remote, to\n'
+        "its writers last, and then upgrade in each writer's directory. A volume that another directory writes stays as it\n"
+        'is. If a step fails, repeat the command. A form does not go back.',
+        (
+            ListedParameter('dry_run', 'bool', 'Show what would go, and change nothing.', ('--dry-run',), default=False),
+            ListedParameter('yes', 'bool', 'Do it without a question.', ('--yes',), default=False),
+        ),
+        'offload.operations.upgrade',
+        'operate',
+        (),
+    ),
     'recover': ListedCommand(
         'recover',
         'Make a data directory from a remote alone. It has every topic and branch, with its bounds and configuration.\n'

@@ -16,6 +16,7 @@ from offload.operations.results import HIDDEN, MERGED, OPTIONAL
 from offload.operations.topic import TopicPlaces, places_of
 from offload.reports import Lag, RunStatus, TopicStatus
 from seglog import NoSuchTopic, SystemClock
+from seglog.base import forms
 from seglog.base.values import dataclass
 
 if TYPE_CHECKING:
@@ -29,6 +30,7 @@ __all__ = [
     "DirectoryShown",
     "DiskLow",
     "LocalTopic",
+    "OlderForm",
     "Shown",
     "print_status",
     "status",
@@ -53,6 +55,14 @@ class DiskLow:
 
     free_bytes: int
     disk_reject_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class OlderForm:
+    """The form of the directory, if it is not the newest one (docs/upgrades.md)."""
+
+    form: int
+    newest: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +106,7 @@ def status(
     topic: Annotated[str | None, About("One topic; all without it.", is_argument=True, names="topic")] = None,
     runs: Annotated[bool, About("Each offloaded range of segments, too.")] = False,
     watch: Annotated[bool, About("Show it again every two seconds, until an interrupt.")] = False,  # noqa: ARG001 - the command line asks again
-) -> Iterator[DirectoryShown | DiskLow | LocalTopic | ArchivedTopic]:
+) -> Iterator[DirectoryShown | OlderForm | DiskLow | LocalTopic | ArchivedTopic]:
     """Show what is safe, and what is wrong.
 
     A topic has a line: how many records there are, up to which one they are safe in the remote, when its newest commit
@@ -111,6 +121,8 @@ def status(
     free_bytes, reject_bytes = shutil.disk_usage(log.path).free, log.settings.disk_reject_bytes
     if free_bytes < _LOW_FACTOR * reject_bytes:
         yield DiskLow(free_bytes, reject_bytes)
+    if log.form < forms.NEWEST:
+        yield OlderForm(log.form, forms.NEWEST)
     for name in names:
         if archive is None:
             local = log.topic(name)
@@ -184,7 +196,7 @@ def _ahead(topic: Topic) -> Ahead | None:
 _NAME_CELLS = 24
 _NAMES_SHOWN = 3
 
-Shown = DirectoryShown | DiskLow | LocalTopic | ArchivedTopic
+Shown = DirectoryShown | OlderForm | DiskLow | LocalTopic | ArchivedTopic
 
 
 def print_status(output: Output, results: Iterator[Shown], values: Mapping[str, Any]) -> None:
@@ -196,7 +208,7 @@ def print_status(output: Output, results: Iterator[Shown], values: Mapping[str, 
 
 def status_text(output: Output, results: Iterable[Shown]) -> str:
     """Return a line for each topic, and two for each kind of trouble: what it is, and what to do."""
-    texts, remote, disk = [], "", []
+    texts, remote, troubles = [], "", []
     topics: list[LocalTopic | ArchivedTopic] = []
     for result in results:
         match result:
@@ -204,7 +216,9 @@ def status_text(output: Output, results: Iterable[Shown]) -> str:
                 remote = result.remote or ""
                 texts.append(f"{result.path}, remote {remote or 'none'}")
             case DiskLow():
-                disk.append(_disk_trouble(result))
+                troubles.append(_disk_trouble(result))
+            case OlderForm():
+                troubles.append(_form_trouble(result))
             case _:
                 topics.append(result)
     width = max([len(_name(topic)) for topic in topics if len(_name(topic)) <= _NAME_CELLS], default=4) + 2
@@ -223,7 +237,7 @@ def status_text(output: Output, results: Iterable[Shown]) -> str:
         details = _details(topic) if output.is_verbose else []
         details += map(_describe_run, (isinstance(topic, ArchivedTopic) and topic.runs) or ())
         texts += [fitted(output, f"  {detail}", 2) for detail in details]
-    for text, todo in (*disk, *_troubles(topics)):
+    for text, todo in (*troubles, *_troubles(topics)):
         texts += [fitted(output, text, 2), fitted(output, f"  to do: {todo}", 2)]
     return "\n".join(texts)
 
@@ -268,6 +282,13 @@ def _disk_trouble(low: DiskLow) -> tuple[str, str]:
         f"DISK: {state}, with {format_bytes(low.free_bytes)} free: below {format_bytes(low.disk_reject_bytes)} "
         "(log.disk_reject_bytes) no append is taken",
         "free some space: `seglog offload --all --drop-hot`, `seglog delete`, or files of other programs",
+    )
+
+
+def _form_trouble(older: OlderForm) -> tuple[str, str]:
+    return (
+        f"FORM: the directory has form {older.form}, and this seglog knows form {older.newest}",
+        "`seglog upgrade --dry-run` shows the way; until then, older versions of seglog can use it",
     )
 
 

@@ -138,6 +138,7 @@ class Copying:
             at_seq=state.bounds.head_seq,
             at_ts_ms=state.max_ts_ms,
             load=mark,
+            form=self._context.log.form,
             **content,  # type: ignore[arg-type]
         )
 

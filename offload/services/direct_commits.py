@@ -72,7 +72,7 @@ class DirectCommits:
         """
         commit = self._parts.publisher.commit(
             Handle(name, state.vid, state.lsn),
-            Tip(state.bounds, state.head_hash),
+            Tip(state.bounds, state.head_hash, state.form),
             kind,
             at_seq=(bounds or state.bounds).head_seq,
             at_ts_ms=at_ts_ms,

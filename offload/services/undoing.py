@@ -43,7 +43,7 @@ from offload.format.metadata import decode_bitmap
 from offload.handles import split_name
 from offload.services.direct_commits import DirectCommits
 from offload.services.parts import ArchiveParts
-from seglog import ConcurrentModification
+from seglog import ConcurrentModification, UpgradeNeeded
 from seglog.base import progress
 from seglog.base.values import dataclass
 
@@ -53,6 +53,7 @@ PIN_MS = 7 * 24 * 3_600_000
 """The lease on the state before the commit (BACK-2). A GC run ends sooner."""
 
 _ROUNDS = 20
+_FORM = 2  # from which a volume takes commits of kind restore
 _CONCURRENT_HEADS = 16
 _NAMED_RANGES = 5
 
@@ -160,6 +161,8 @@ class Undoing:
                 f"new records have the seqs from {cut} on",
                 f"`seglog restore {name} --to lsn:{lsn - 1} --as NAME` makes a branch with the old ones",
             )
+        if removal.now.form < _FORM and not _is_undone(plan):
+            raise UpgradeNeeded("an undo", f"the volume of {name}", removal.now.form, _FORM)
         return removal, plan
 
     def _head_here(self, name: str) -> int:

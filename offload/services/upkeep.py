@@ -21,8 +21,8 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from catalog import ForkPoint, LocalCatalog, SegmentView, Vid
-from catalog.errors import AccessDenied, Corrupt, NoSuchObject, StoreUnreachable
+from catalog import CommitKind, ForkPoint, Handle, LocalCatalog, SegmentView, Vid, encode_commit
+from catalog.errors import AccessDenied, Corrupt, Diverged, NoSuchObject, StoreUnreachable
 from catalog.format import keys
 from catalog.format.encoding import decode_commit_at
 from catalog.format.keys import checkpoints_key
@@ -30,9 +30,12 @@ from catalog.format.small_objects import decode_control_of, decode_down_to
 from catalog.gc.policy import GcReport, unwatched
 from catalog.objects.store_time import check_clock, earliest_ms
 from offload.format.topic_config import PAUSED
+from offload.handles import Tip
+from offload.load import is_free
 from offload.services.erasures import Erasures, collected_after_ms
 from offload.services.parts import ArchiveParts
-from seglog import TopicConfig
+from seglog import ConcurrentModification, TopicConfig
+from seglog.base import forms
 from seglog.base.arguments import checked
 from seglog.base.ownership import Owned
 from seglog.base.values import dataclass
@@ -40,8 +43,9 @@ from seglog.base.values import dataclass
 if TYPE_CHECKING:
     from offload.write.publisher import Published
 
-__all__ = ["UpkeepService"]
+__all__ = ["UpkeepService", "VolumeForm"]
 
+_ROUNDS = 8
 _ORPHAN_AGE_MS = 24 * 3600 * 1000  # longer than any upload takes
 
 
@@ -92,6 +96,20 @@ def _parent(local: LocalCatalog, vid: Vid) -> tuple[Vid, int] | None:
     except Corrupt:
         return None
     return None if parent is None else (parent.vid, parent.lsn)
+
+
+@dataclass(frozen=True, slots=True)
+class VolumeForm:
+    """The form of the volume of a topic or branch (seglog.base.forms), and the LSN of the commit that raised it.
+
+    `lsn` is None without a commit. `is_elsewhere` says that another directory writes the volume, which then stays as it
+    is.
+    """
+
+    name: str
+    form: int
+    lsn: int | None = None
+    is_elsewhere: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,6 +170,49 @@ class UpkeepService(Owned):
                 return ()
             self._parts.takeover.open(name)
             return tuple(rewrite())
+
+    @checked
+    def upgrade(self, name: str, *, dry_run: bool = False) -> VolumeForm:
+        """Give the volume of a topic or branch the newest form, by a commit that changes nothing else.
+
+            archive.upkeep.upgrade("orders")
+
+        Returns:
+            The form before. A volume without a commit, of the newest form, or that another directory writes stays as it
+            is. After an error, the caller repeats the call.
+
+        Raises:
+            NoSuchTopic: The remote does not have it.
+            ConcurrentModification: Other commits came first, again and again.
+        """
+        if not dry_run:
+            self._log.check_writable()
+        with self._locks.of(name):
+            handle = self._handles.find(name)
+            is_writer = handle is not None and self._handles.is_writer(handle)
+            if handle is not None and is_writer:
+                self._handles.check_remote(handle)
+            vid = handle.vid if handle is not None and is_writer else self._handles.resolve(name)
+            for _ in range(_ROUNDS):
+                state = self._context.volumes.snapshot(vid)
+                is_elsewhere = not (is_writer or is_free(state))
+                if dry_run or is_elsewhere or state.form in (0, forms.NEWEST):
+                    return VolumeForm(name, state.form, is_elsewhere=is_elsewhere)
+                commit = self._parts.publisher.commit(
+                    Handle(name, vid, state.lsn),
+                    Tip(state.bounds, state.head_hash, forms.NEWEST),
+                    CommitKind.CONFIG,
+                    at_seq=state.bounds.head_seq,
+                    at_ts_ms=state.max_ts_ms,
+                    epoch=state.epoch,
+                    message=f"upgrade to form {forms.NEWEST}",
+                )
+                with contextlib.suppress(Diverged):
+                    self._context.volumes.publish(vid, commit.lsn, encode_commit(commit)[0])
+                    if handle is not None and is_writer and handle.pending_body is None:
+                        self._parts.publisher.fast_forward(handle)
+                    return VolumeForm(name, state.form, commit.lsn)
+        raise ConcurrentModification(name)
 
     @checked
     def erasures(self, name: str) -> Erasures:

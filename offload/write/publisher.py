@@ -139,6 +139,7 @@ class Publisher:
             deletions=deletions or Deletions(),
             truncate_from=truncate_from,
             config=config,
+            form=tip.form or self._log.form,
         )
 
     def prepare(self, handle: Handle, commit: Commit, attempt: Attempt | None = None) -> Handle:
@@ -317,4 +318,6 @@ def rebased(lost: Commit, newest: Snapshot, *, nonce: bytes, now_ms: int) -> Com
         return None
     if any(segment.sid.created_ms < newest.collected_before_ms for segment in lost.segments):
         return None
-    return replace(lost, lsn=newest.lsn + 1, parent_hash=newest.head_hash, nonce=nonce, created_at_ms=now_ms)
+    return replace(
+        lost, lsn=newest.lsn + 1, parent_hash=newest.head_hash, form=newest.form, nonce=nonce, created_at_ms=now_ms
+    )

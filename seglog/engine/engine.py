@@ -37,7 +37,7 @@ from seglog.base.values import dataclass
 from seglog.engine.state import TopicState
 from seglog.engine.tail import Memory
 from seglog.engine.upkeep import Background, Upkeep
-from seglog.errors import AppendsHeld, DiskFull, LogClosed, NoSuchTopic, ReadOnly
+from seglog.errors import AppendsHeld, DiskFull, LogClosed, NoSuchTopic, ReadOnly, UpgradeNeeded
 from seglog.files.clock import Clock, ClockWatch
 from seglog.files.port import Files, OpenFile, OsFiles
 from seglog.process import Reentrant, exclusive, new_lock, owned, try_lock
@@ -270,6 +270,9 @@ class Engine(Owned):
     #: The topics that another directory writes, and what the newest manifest has of them.
     elsewhere: dict[str, Elsewhere] = field(default_factory=dict[str, Elsewhere])
     kept_elsewhere: tuple[tuple[str, Elsewhere], ...] = ()
+    #: The form of the directory (seglog.base.forms) that the next manifest gets, and the form of the newest one.
+    form: int = 1
+    kept_form: int = 1
 
     def __post_init__(self) -> None:
         self.memory = Memory(self.settings.ephemeral_max_bytes)
@@ -375,6 +378,11 @@ class Engine(Owned):
         """Raise `ReadOnly` if the log is open for reading only."""
         if self.is_read_only:
             raise ReadOnly(self.layout.root)
+
+    def check_form(self, what: str, form: int) -> None:
+        """Raise `UpgradeNeeded` if the directory has a lower form than `what` needs (FORM-2)."""
+        if self.kept_form < form:
+            raise UpgradeNeeded(what, str(self.layout.root), self.kept_form, form)
 
     def settle_block(self) -> None:
         """Recompute `append_block_reason`, after a change of `hold_reason` or of `room`."""

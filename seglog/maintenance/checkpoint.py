@@ -60,6 +60,7 @@ import contextlib
 import threading
 from collections.abc import Callable, Sequence
 
+from seglog.base import forms
 from seglog.base.later import logger
 from seglog.base.ownership import Owned
 from seglog.engine.engine import Engine, doing
@@ -76,7 +77,7 @@ from seglog.values.deletes import DeleteList
 from seglog.wal.manifest import LogManifest, numbers, store_encoded
 from seglog.wal.wal import NO_SPACE
 
-__all__ = ["Reclaimer", "checkpoint", "checkpoint_locked", "relieve", "wait_for_room", "wake_reclaim"]
+__all__ = ["Reclaimer", "checkpoint", "checkpoint_locked", "relieve", "upgrade", "wait_for_room", "wake_reclaim"]
 
 _logger = logger("seglog.maintenance.checkpoint")
 
@@ -95,6 +96,17 @@ def checkpoint(engine: Engine, *requests: CheckpointRequest) -> None:
         checkpoint_locked(engine, *requests)
     engine.wake_relocator()
     wake_reclaim(engine)
+
+
+def upgrade(engine: Engine) -> None:
+    """Give the directory the newest form, durably. Raises as `checkpoint` does, and then the form is as it was."""
+    engine.check_writable()
+    with engine.checkpoint_lock:
+        engine.form = forms.NEWEST
+        try:
+            checkpoint_locked(engine)
+        finally:
+            engine.form = engine.kept_form
 
 
 def wake_reclaim(engine: Engine) -> None:
@@ -168,7 +180,8 @@ def _run(engine: Engine, requests: Sequence[CheckpointRequest], pause_s: float) 
     except OSError as error:
         raise _failure(engine, error) from error
     plan = plan_checkpoint(engine, requests)
-    if plan.drafts or plan.wal != engine.checkpointed or plan.elsewhere != engine.kept_elsewhere:
+    is_same = plan.wal == engine.checkpointed and plan.elsewhere == engine.kept_elsewhere
+    if plan.drafts or not is_same or engine.form != engine.kept_form:
         try:
             _write(engine, plan, pause_s)
             _store_and_publish(engine, plan)
@@ -204,7 +217,7 @@ def _store_and_publish(engine: Engine, plan: Plan) -> None:
         with engine.committer.lock:
             engine.manifest_number = number
             engine.checkpointed = plan.wal
-            engine.kept_elsewhere = plan.elsewhere
+            engine.kept_elsewhere, engine.kept_form = plan.elsewhere, engine.form
             for draft in plan.drafts:
                 _publish(draft)
                 engine.pending_warm_deletes += tuple(draft.pending_warm_deletes)
@@ -234,7 +247,7 @@ def _encoded(engine: Engine, plan: Plan) -> bytes:
     pending, secret = plan.all_pending_warm_deletes(), engine.mark_secret
     next_id, deleted = plan.next_topic_id, plan.deleted
     return encoder.encode_put(
-        LogManifest(next_id, (), plan.wal, deleted, plan.epoch_floor, pending, secret, plan.elsewhere)
+        LogManifest(next_id, (), plan.wal, deleted, plan.epoch_floor, pending, secret, plan.elsewhere, engine.form)
     )
 
 

@@ -68,6 +68,7 @@ from pathlib import Path
 
 from xxhash import xxh3_64_intdigest
 
+from seglog.base import forms
 from seglog.base.later import logger
 from seglog.engine.engine import Engine
 from seglog.engine.state import TopicState, check_all_hot
@@ -136,7 +137,7 @@ def make_new(files: Files, layout: Layout) -> None:
     files.sync_dir(layout.root)
     (folder,) = layout.wal_folders(1)
     first = create_first_file(files, folder)
-    store(files, layout, 1, LogManifest(1, (), (first,), mark_secret=new_mark_secret()))
+    store(files, layout, 1, LogManifest(1, (), (first,), mark_secret=new_mark_secret(), form=forms.NEWEST))
     point_to(files, folder, first.file)
 
 
@@ -264,6 +265,8 @@ def engine_of(
         pending_warm_deletes=recovered.pending_warm_deletes,
         elsewhere=recovered.elsewhere,
         kept_elsewhere=recovered.kept_elsewhere,
+        form=recovered.form,
+        kept_form=recovered.form,
     )
     for state in engine.topics.values():
         state.changed = engine.changed

@@ -87,6 +87,7 @@ class Recovered:
     mark_secret: int
     elsewhere: dict[str, Elsewhere]
     kept_elsewhere: tuple[tuple[str, Elsewhere], ...]
+    form: int
 
 
 def recover(files: Files, layout: Layout, *, files_max: int | None = None) -> Recovered:
@@ -133,6 +134,7 @@ def recover(files: Files, layout: Layout, *, files_max: int | None = None) -> Re
         mark_secret=manifest.mark_secret,
         elsewhere=replay.elsewhere,
         kept_elsewhere=manifest.elsewhere,
+        form=replay.form,
     )
 
 

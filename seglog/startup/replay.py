@@ -49,6 +49,7 @@ class Replay:
         self.pending_warm_deletes = list(manifest.pending_warm_deletes)
         self.epoch_floor = manifest.epoch_floor
         self.mark_secret = manifest.mark_secret
+        self.form = manifest.form
         self.elsewhere = dict(manifest.elsewhere)
         self.ahead = {topic.topic_id for topic in manifest.topics if topic.is_ahead}
         self.batch: _Batch | None = None
@@ -268,6 +269,8 @@ class Replay:
         is_fit = is_fit and (op.seqs is None or op.seqs.end <= op.at_seq + 1)
         if op.at_seq > state.head_seq or not is_fit:
             raise _Misplaced(f"delete {op.op} of topic {state.name} does not fit one that ends with {state.head_seq}")
+        if op.seqs is not None:
+            self.form = max(self.form, 2)  # written before the manifest had a form
         apply_delete(state, op)
 
     def _evict(self, header: Header, data: bytes) -> None:

@@ -52,8 +52,9 @@ MANIFEST-11  `mark_secret` is a random number from 1 to 2^64 - 1, the same in al
 MANIFEST-12  `elsewhere` lists the topics that another directory writes, by name (seglog.values.elsewhere). Each one is
     {"is_fenced", "keys", "name", "producers"}, with lists as in MANIFEST-10. If there are any, the format is 4. So a
     release that does not know them refuses the directory, and begins no second history.
-MANIFEST-13  A listed delete may have "seqs" (seglog.values.seq_set). If one has, the format is 5, so that a release
-    that does not know them refuses the directory. It would take such a delete for one of all records.
+MANIFEST-13  A directory of form 2 (seglog.base.forms) has format 5, whatever is in it. Only there may a listed delete
+    have "seqs" (seglog.values.seq_set). A release that does not know them refuses the directory. It would take such a
+    delete for one of all records.
 
 Source: topics engine architecture, section 5.
 """
@@ -73,6 +74,7 @@ from typing import Any, NamedTuple
 
 from xxhash import xxh3_64_hexdigest
 
+from seglog.base import forms
 from seglog.base.arguments import WHOLE_MAX
 from seglog.base.values import dataclass
 from seglog.errors import FileCorrupt, FormatUnsupported, SeglogError
@@ -105,7 +107,7 @@ __all__ = [
 
 _FORMAT = 3
 _FORMAT_WITH_ELSEWHERE = 4
-_FORMAT_WITH_SEQS = 5
+_FORMAT_OF_FORM_2 = 5
 _FORMATS_WITHOUT_SECRET = (1, 2)
 _KEPT = 2
 _CHECK_BYTES = 18
@@ -199,6 +201,7 @@ class LogManifest:
     pending_warm_deletes: tuple[tuple[int, int], ...] = ()
     mark_secret: int = 0
     elsewhere: tuple[tuple[str, Elsewhere], ...] = ()
+    form: int = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,8 +219,6 @@ class Encoder:
 
     def __init__(self) -> None:
         self._topics: dict[int, _Encoded] = {}
-        # The ids of topics with a delete that has seqs (MANIFEST-13).
-        self._with_seqs: set[int] = set()
         # Topics that `put` received and no manifest has encoded yet.
         self._waiting: dict[int, TopicMeta] = {}
 
@@ -229,7 +230,6 @@ class Encoder:
         """Leave the topic out of all later manifests."""
         self._waiting.pop(topic_id, None)
         self._topics.pop(topic_id, None)
-        self._with_seqs.discard(topic_id)
 
     def known(self, topic_id: int) -> TopicMeta | None:
         """Return the state that the last `put` of the topic gave, or None."""
@@ -249,8 +249,6 @@ class Encoder:
         last = next(reversed(self._topics), 0)
         for topic_id, topic in self._waiting.items():
             self._topics[topic_id] = _encode_topic(topic, self._topics.get(topic_id))
-            has_seqs = any(op.seqs is not None for op in (*topic.ops, *topic.warm_ops))
-            (self._with_seqs.add if has_seqs else self._with_seqs.discard)(topic_id)
         if any(topic_id < last for topic_id in self._waiting):
             self._topics = dict(sorted(self._topics.items()))
         self._waiting = {}
@@ -258,7 +256,7 @@ class Encoder:
             "deleted": list(manifest.deleted),
             "doomed": [list(key) for key in manifest.pending_warm_deletes],
             "epoch_floor": manifest.epoch_floor,
-            "format": self._format(manifest),
+            "format": _format(manifest),
             "mark_secret": manifest.mark_secret,
             "next_topic_id": manifest.next_topic_id,
             **({"elsewhere": [*starmap(_elsewhere_row, manifest.elsewhere)]} if manifest.elsewhere else {}),
@@ -268,10 +266,11 @@ class Encoder:
         body = canonical.encode(before)[:-1] + b',"topics":[' + topics + b"]," + canonical.encode(wal)[1:]
         return body + b"\n" + xxh3_64_hexdigest(body).encode() + b"\n"
 
-    def _format(self, manifest: LogManifest) -> int:
-        if self._with_seqs:
-            return _FORMAT_WITH_SEQS
-        return _FORMAT_WITH_ELSEWHERE if manifest.elsewhere else _FORMAT
+
+def _format(manifest: LogManifest) -> int:
+    if manifest.form > 1:
+        return _FORMAT_OF_FORM_2
+    return _FORMAT_WITH_ELSEWHERE if manifest.elsewhere else _FORMAT
 
 
 def encode_manifest(manifest: LogManifest) -> bytes:
@@ -286,12 +285,12 @@ def decode_manifest(raw: bytes, path: Path) -> LogManifest:
     try:
         value = record(canonical.decode(body))
         version = value["format"]
-        is_known = version in (*_FORMATS_WITHOUT_SECRET, _FORMAT, _FORMAT_WITH_ELSEWHERE, _FORMAT_WITH_SEQS)
-        manifest = _from_json(value) if is_known else None
+        newest = _FORMAT_OF_FORM_2 if forms.NEWEST > 1 else _FORMAT_WITH_ELSEWHERE
+        manifest = _from_json(value) if version in range(1, newest + 1) else None
     except (ValueError, KeyError, TypeError, SeglogError) as error:
         raise FileCorrupt(path, 0, f"the content does not fit: {error!r}") from error
     if manifest is None:
-        raise FormatUnsupported(path, str(version), "1 to 5")
+        raise FormatUnsupported(path, str(version), f"1 to {newest}")
     return manifest
 
 
@@ -361,6 +360,7 @@ def _from_json(value: dict[str, Any]) -> LogManifest:
         pending_warm_deletes=tuple(_pair(wholes(pair)) for pair in value["doomed"]),
         mark_secret=0 if value["format"] in _FORMATS_WITHOUT_SECRET else whole(value["mark_secret"], 1),
         elsewhere=elsewhere,
+        form=2 if value["format"] == _FORMAT_OF_FORM_2 else 1,
     )
 
 

@@ -155,6 +155,8 @@ def delete(engine: Engine, name: str, where: DeleteWhere, *, evicts: bool = Fals
         is_all_ephemeral = state.is_all_ephemeral
         number = 0 if is_all_ephemeral else state.assigned_op + 1
         op = where.op(number, state.assigned_seq, ts_ms)
+        if op.seqs is not None:
+            engine.check_form("a delete of ranges or of single records", 2)
         if evicts and state.floors.earliest_seq < op.below:
             op = replace(op, evict_from=state.floors.earliest_seq)
         if is_all_ephemeral:

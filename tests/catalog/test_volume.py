@@ -197,8 +197,8 @@ def test_a_flipped_byte_in_any_object_names_the_object(store: MemoryStore) -> No
             overwrite(store, key, whole[:offset] + bytes([whole[offset] ^ 0x10]) + whole[offset + 1 :])
             with pytest.raises(InvalidObject, match=f"^{key}: "):
                 Volumes(store).snapshot(MAIN)
-        overwrite(store, key, b"SGL2" + whole[4:])
-        with pytest.raises(FormatUnsupported, match=f"^{key}: format version 2"):
+        overwrite(store, key, b"SGL9" + whole[4:])
+        with pytest.raises(FormatUnsupported, match=f"^{key}: format version 9"):
             Volumes(store).snapshot(MAIN)
         overwrite(store, key, whole)
     assert Volumes(store).snapshot(MAIN).lsn == 3

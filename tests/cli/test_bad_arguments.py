@@ -64,6 +64,7 @@ _FIT = {
     "undo": "1",
     "inspect": "lines --entries",
     "verify": "",
+    "upgrade": "--yes",
     "recover": "URL new",
     "follow": "URL new --once",
     "doctor": "",

@@ -224,7 +224,7 @@ def test_a_remote_of_another_format_version(started: Run, tmp_path: Path) -> Non
     started("offload", "t")
     [ref] = (tmp_path / "archive" / "refs" / "t").iterdir()
     body = ref.read_bytes()
-    ref.write_bytes(b"SGL2" + body[4:])
+    ref.write_bytes(b"SGL9" + body[4:])
     _refused(started("branch", "list", "t"), 1, "refs/t/main", "format version")
 
 

@@ -66,6 +66,7 @@ SERVED = (
     "evict t --before 3 --yes",
     "truncate t --from 4 --yes",
     "compact t",
+    "upgrade --yes",
     "gc",
     "cost",
     "gc plan --retain 0",

@@ -4,7 +4,7 @@ It is what a killed process left: every kind of frame that is written, several W
 with deleted records, two snapshots, producers and keys. A change here that alters its bytes is a change of format: it
 needs a new version number in the format, and the old files stay, with their test.
 
-`seglog_ranges` has deletes with seqs, which raise the formats of the frame and of the manifest (MANIFEST-13).
+`seglog_units` has form 1 (seglog.base.forms). `seglog_ranges` has form 2, with deletes of ranges (MANIFEST-13).
 
 Older releases left the other directories. No code writes them any more, because their manifests have no secret for sync
 marks, and their WAL has no UNIT frames:
@@ -18,8 +18,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 import seglog
 from seglog import LogSettings, ProducerBatch, TopicConfig
+from seglog.base import forms
 from tests.faults.disk import Image, SimulatedDisk
 from tests.seams.log import engine_of, known_mark_secret
 from tests.worlds.clock import HandClock
@@ -36,7 +39,8 @@ _ROOT = Path("/log")
 def make() -> dict[str, bytes]:
     """Relative paths and bodies, without LOCK."""
     disk, clock = SimulatedDisk(), HandClock(1_720_000_000_000)
-    with known_mark_secret(SECRET):
+    with known_mark_secret(SECRET), pytest.MonkeyPatch.context() as older:
+        older.setattr(forms, "NEWEST", 1)
         log = seglog.open(_ROOT, files=disk, settings=SETTINGS, clock=clock)
     orders = log.create_topic("orders@fix", TopicConfig("disk", True, {"codec": "zstd"}), first_seq=101)
     log.topic("plain").append([b"one", b"", b"\x00\xff\r\n"])

@@ -177,6 +177,7 @@ CALLS = {
     "StatusService.offloaded_seq": _of_name("status.offloaded_seq"),
     "StatusService.offloaded_seq_here": _of_name("status.offloaded_seq_here"),
     "UpkeepService.orphan_uploads": _of("upkeep.orphan_uploads", {"min_age_ms": "whole"}),
+    "UpkeepService.upgrade": _of_name("upkeep.upgrade", {"dry_run": "bool"}),
     "UpkeepService.pause": _of_name("upkeep.pause", {"paused": "bool"}),
     "HistoryService.point": _of_name("history.point", {"target": "text"}, target="seq:3"),
     "ReplicationService.pull": _of_name("replication.pull"),

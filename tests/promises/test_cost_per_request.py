@@ -118,6 +118,7 @@ REQUESTS = (
         (JSON,),
     ),
     command("compact", topic="t"),
+    command("upgrade", yes=True),
     command("reset", topic="t", discard=True, yes=True),
     command("branch/promote", topic="t", name="fix", leave=True),
     command("gc/plan", retain="1s"),
@@ -160,7 +161,7 @@ GROWS: Mapping[tuple[str, Dimension], Mapping[Measure, str]] = {
     ("POST /topics/{topic}/rpc/{command:path}", STREAMS): {FILES: _CHECKPOINT},
     **{
         (kind, about): {CALLS: _ALL, STORE: _ALL}
-        for kind in ("cost", "gc", "gc/plan", "gc/apply", "gc/explain")
+        for kind in ("cost", "gc", "gc/plan", "gc/apply", "gc/explain", "upgrade")
         for about in (TOPICS, COMMITS, BRANCHES)
     },
 }

@@ -66,6 +66,7 @@ ASKS = {
     "oplog": "oplog",
     "undo": "undo",
     "verify": "verify --remote",
+    "upgrade": "upgrade --yes",
     "recover": "recover {url} {tmp}/new",
     "follow": "follow {url} {tmp}/standby --once",
     "doctor": "--remote {url} doctor",

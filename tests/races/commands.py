@@ -87,6 +87,7 @@ CHANGES: dict[str, Call] = {
     "gc": rpc("/rpc/gc", retain="0", grace="0"),
     "gc/plan": rpc("/rpc/gc/plan", retain="0"),
     "gc/apply": _apply_the_plan,
+    "upgrade": rpc("/rpc/upgrade", yes=True),
     "pause": _t("pause"),
     "resume": _t("resume"),
     "retry": _t("retry"),

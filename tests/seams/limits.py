@@ -24,7 +24,7 @@ class Limit(Enum):
     LAMINARMQ_AT_ONCE = "offload.daemon.laminarmq._AT_ONCE"
     LINES_IN_A_BATCH = "offload.operations.lines._BATCH_LINES"
     LOST_RECORDS_IN_TAIL = "seglog.writing.append._LOST_IN_TAIL_MAX"
-    MANIFEST_FORMAT = "seglog.wal.manifest._FORMAT"
+    MANIFEST_FORMAT = "seglog.wal.manifest._FORMAT_OF_FORM_2"
     SEGMENTS_IN_CHECKPOINT_BYTES = "catalog.checkpointer._INLINE_BYTES"
     PRODUCERS = "seglog.engine.known_appends.PRODUCERS_MAX"
     PROGRESS_AFTER_S = "offload.cli.execution._AFTER_S"

@@ -85,8 +85,8 @@ def waiters_of(log: Log | Topic, name: str) -> list[Callable[[], None]]:
 
 def as_release_of_format_1(patch: pytest.MonkeyPatch) -> None:
     """Know the manifests of the releases before producers, and no newer ones."""
-    patch.setattr("seglog.wal.manifest._FORMATS_WITHOUT_SECRET", (1,))
-    patch.setattr("seglog.wal.manifest._FORMAT", 1)
+    patch.setattr("seglog.base.forms.NEWEST", 1)
+    patch.setattr("seglog.wal.manifest._FORMAT_WITH_ELSEWHERE", 1)
 
 
 @contextmanager

@@ -104,6 +104,7 @@ def calls_on(log: Log) -> dict[str, Callable[[], Any]]:
         "log seal": lambda: log.seal(["t"]),
         "versions": log.versions,
         "reclaim": log.reclaim,
+        "upgrade": log.upgrade,
         "remove": log.remove,
         "detach_cold": log.detach_cold,
         "attach_cold": lambda: log.attach_cold(_NoTier()),
@@ -537,6 +538,7 @@ def test_asyncio_objects_belong_to_their_process_too(tmp_path: Path) -> None:
                 "checkpoint": log.checkpoint,
                 "log retention": log.enforce_retention,
                 "reclaim": log.reclaim,
+                "upgrade": log.upgrade,
                 "remove": log.remove,
             }
             calls["topics"] = log.topics

@@ -237,6 +237,7 @@ CHANGES: dict[str, Callable[[Log], object]] = {
     "delete_topic": lambda log: log.delete_topic("a"),
     "enforce_retention": lambda log: log.topic("a").enforce_retention(),
     "reclaim": lambda log: log.reclaim(),
+    "upgrade": lambda log: log.upgrade(),
     "remove": lambda log: log.remove(),
     "release": lambda log: log.topic("a").inner.release(4),
     "seal": lambda log: log.topic("a").seal(),

@@ -233,6 +233,7 @@ def _commit(volumes: Volumes, newest: Snapshot, merges: Sequence[tuple[_Unit, Se
         message="merged by a job of Spark",
         segments=tuple(ref for _, ref in merges),
         removed_sids=tuple(view.ref.sid for unit, _ in merges for view in unit.views),
+        form=newest.form,
     )
 
 

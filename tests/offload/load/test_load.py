@@ -355,6 +355,7 @@ def _fence(store: MemoryStore, vid: Vid, collected_before_ms: int) -> None:
         epoch=tip.epoch,
         at_seq=tip.bounds.head_seq,
         at_ts_ms=tip.max_ts_ms,
+        form=tip.form,
         collected_before_ms=collected_before_ms,
     )
     Volumes(store).publish(vid, commit.lsn, encode_commit(commit)[0])

@@ -55,7 +55,7 @@ def refused(path: Path, place: Path) -> None:
         with pytest.raises(FormatUnsupported) as caught:
             call(path)
         assert caught.value.path == place
-        assert caught.value.hint == "use the seglog version that wrote it"
+        assert caught.value.hint == "use the seglog version that wrote it, or a newer one"
     assert tree(path) == before
 
 
@@ -181,7 +181,7 @@ def test_a_remote_is_of_a_newer_version(tmp_path: Path, monkeypatch: pytest.Monk
     """
     remote = (tmp_path / "remote").as_uri()
     with monkeypatch.context() as newer:
-        newer.setattr("catalog.format.envelope.MAGIC", b"SGL2")
+        newer.setattr("catalog.format.envelope.MAGIC", b"SGL9")
         ship(tmp_path / "newer", remote, numbered(5))
     before = tree(tmp_path / "remote")
     with pytest.raises(catalog.errors.FormatUnsupported):
@@ -197,7 +197,7 @@ def test_a_newer_remote_is_recovered(tmp_path: Path, monkeypatch: pytest.MonkeyP
     """
     remote = (tmp_path / "remote").as_uri()
     with monkeypatch.context() as newer:
-        newer.setattr("catalog.format.envelope.MAGIC", b"SGL2")
+        newer.setattr("catalog.format.envelope.MAGIC", b"SGL9")
         ship(tmp_path / "newer", remote, numbered(5))
     before = tree(tmp_path / "remote")
     try:
@@ -219,7 +219,7 @@ def test_a_commit_is_of_a_newer_version(tmp_path: Path) -> None:
     shutil.copytree(tmp_path / "data", tmp_path / "newer")
     ship(tmp_path / "newer", remote, [b"from the future"])
     commit = min((tmp_path / "remote").glob("*/log/*"))  # the newest is listed first
-    commit.write_bytes(b"SGL2" + commit.read_bytes()[4:])
+    commit.write_bytes(b"SGL9" + commit.read_bytes()[4:])
     before = tree(tmp_path / "remote")
     with pytest.raises(catalog.errors.FormatUnsupported, match=commit.name):
         ship(tmp_path / "data", remote, [b"late"])

@@ -144,7 +144,7 @@ def _with_op(op: DeleteOp) -> LogManifest:
     return replace(MANIFEST, topics=(replace(MANIFEST.topics[0], ops=(op,)), *MANIFEST.topics[1:]))
 
 
-WITH_SEQS = _with_op(DeleteOp(1, 120, 1_720_000_000_000, None, "eu", seqs=SEQS))
+WITH_SEQS = replace(_with_op(DeleteOp(1, 120, 1_720_000_000_000, None, "eu", seqs=SEQS)), form=2)
 
 
 def test_deletes_with_seqs_are_pinned_and_raise_the_format() -> None:
