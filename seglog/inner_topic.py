@@ -23,6 +23,7 @@ from seglog.reading.times import expired_seq, first_seq_at, known_floors
 from seglog.segments.segment import SegmentInfo
 from seglog.values.deletes import DeleteOp, TruncateOp
 from seglog.values.producer import Producer
+from seglog.values.seq_set import SeqSet
 from seglog.view import explained, guarded
 from seglog.writing import write
 
@@ -175,6 +176,25 @@ class InnerTopic:
         Raise the errors of `frames`.
         """
         return SealedFiles(self._engine, self._hot(first, last), last)
+
+    @checked
+    def undelete(self, seqs: SeqSet, *, evict_floor: int | None = None) -> None:
+        """Show records again that deletes took, durably on return, for an archive that takes a delete back.
+
+            orders.inner.undelete(SeqSet.of([(5, 9), (12, 12)]))
+
+        All of them are in sealed segments, or in the cold tier. One that a listed delete reaches stays deleted, and so
+        does one whose bytes are gone (`has_bytes`). With `evict_floor`, readers get no `Gap` from that seq on.
+
+        Raise `NoSuchTopic` and `UpgradeNeeded`. Raise `SeqOutOfRange` for a seq above `sealed_seq`.
+        """
+        if seqs:
+            write.undelete(self._engine, self.name, seqs, evict_floor)
+
+    @checked
+    def has_bytes(self, seqs: SeqSet) -> bool:
+        """Return whether the log has the bytes of all these records that are in its segments. Raise `NoSuchTopic`."""
+        return write.has_bytes(self._engine, self.name, seqs)
 
     def delete_ops(self) -> tuple[DeleteOp, ...]:
         """Return the listed deletes, oldest first.

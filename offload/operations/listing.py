@@ -621,8 +621,8 @@ COMMANDS = {
         'Each `undo` without a number goes one step further back, and no record changes. It takes no branch away that alone\n'
         'shows records: `seglog branch delete` shows them, and deletes it. `undo TOPIC lsn:N` brings back the records that a\n'
         'delete, an eviction or a truncation took. They have their seqs and times again, and all else stays. The command\n'
-        'first offloads the topic, and then drops its hot copies. Another directory that writes the topic is stopped, and\n'
-        'keeps what it did not offload: `seglog reset TOPIC --as NAME` there.\n'
+        'first offloads the topic. The directory that writes it writes on; a truncation costs it the hot copies. From another\n'
+        'directory, the writer is stopped, and keeps what it did not offload: `seglog reset TOPIC --as NAME` there.\n'
         'Example: seglog undo orders lsn:7',
         (
             ListedParameter('change', 'str', 'The number of a change in `oplog`, or a topic.', (), is_topic=True, names='topic'),

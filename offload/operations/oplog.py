@@ -71,6 +71,7 @@ class CommitUndone:
     objects: int
     bytes: int
     is_earlier: bool
+    is_replica: bool
 
 
 def oplog(
@@ -104,8 +105,8 @@ def undo(
     Each `undo` without a number goes one step further back, and no record changes. It takes no branch away that alone
     shows records: `seglog branch delete` shows them, and deletes it. `undo TOPIC lsn:N` brings back the records that a
     delete, an eviction or a truncation took. They have their seqs and times again, and all else stays. The command
-    first offloads the topic, and then drops its hot copies. Another directory that writes the topic is stopped, and
-    keeps what it did not offload: `seglog reset TOPIC --as NAME` there.
+    first offloads the topic. The directory that writes it writes on; a truncation costs it the hot copies. From another
+    directory, the writer is stopped, and keeps what it did not offload: `seglog reset TOPIC --as NAME` there.
     Example: seglog undo orders lsn:7
     """
     if change is not None and not (change.isdecimal() and commit is None):
@@ -153,6 +154,7 @@ def _undo_commit(
         objects=undone.objects,
         bytes=undone.size_bytes,
         is_earlier=undone.is_earlier,
+        is_replica=undone.is_replica,
     )
 
 
@@ -245,7 +247,8 @@ def undone_text(done: Operation | CommitUndone) -> str:
             texts.append(f"  shows {counted(done.objects, 'object')} of {format_bytes(done.bytes)} again")
     else:
         texts = [f"undone: {subject}: {counted(done.records)} are back{seqs} (lsn {done.lsn})"]
-        texts.append("  reads go to the remote, and the next append here takes the topic over")
+        if done.is_replica:
+            texts.append("  reads go to the remote, and the next append here takes the topic over")
     if done.gone:
         texts.append(f"  {counted(done.gone)} are in no object any more")
     if done.stay_away:

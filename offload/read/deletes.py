@@ -15,13 +15,22 @@ from catalog import Deletions, SegmentRef, SegmentView, Sid, Snapshot
 from catalog.format import keys
 from catalog.format.late import pyroaring
 from offload.format.metadata import decode_bitmap
-from seglog import DeleteOp, Record, Topic
+from seglog import DeleteOp, Record, SeqSet, Topic
 from seglog.values.deletes import DeleteWhere
 
 if TYPE_CHECKING:
     from offload.read.cold_reader import ColdReader
 
-__all__ = ["count_cold", "count_hot", "count_live", "deletions_of", "entries_taken", "last_live_seq", "live_entries"]
+__all__ = [
+    "count_cold",
+    "count_hot",
+    "count_live",
+    "deletions_of",
+    "entries_taken",
+    "last_live_seq",
+    "live_entries",
+    "shown_seqs",
+]
 
 
 def count_hot(topic: Topic, where: DeleteWhere, *, start: int = 1) -> int:
@@ -79,6 +88,25 @@ def live_entries(view: SegmentView, reader: ColdReader) -> pyroaring.BitMap:
         visible -= pyroaring.BitMap.deserialize(view.deleted)
     index = reader.index(view)
     return visible & decode_bitmap(index.live, index, keys.index_key(view.vid, view.ref.sid))
+
+
+def shown_seqs(views: Sequence[SegmentView], reader: ColdReader) -> SeqSet:
+    """Return the seqs of the live records of views. An index is read only if its segment lacked records when made."""
+    shown: list[tuple[int, int]] = []
+    for view in views:
+        first_seq = view.ref.first_seq
+        if not _is_dense(view.ref):
+            shown += _ranges(live_entries(view, reader), first_seq)
+        elif view.deleted is None:
+            shown.append((view.first, view.last))
+        else:
+            entries = pyroaring.BitMap(range(view.first - first_seq, view.last - first_seq + 1))
+            shown += _ranges(entries - pyroaring.BitMap.deserialize(view.deleted), first_seq)
+    return SeqSet.of(shown)
+
+
+def _ranges(entries: pyroaring.BitMap, first_seq: int) -> Iterator[tuple[int, int]]:
+    return SeqSet.of_seqs(first_seq + entry for entry in entries).ranges()
 
 
 def count_live(view: SegmentView, reader: ColdReader) -> int:

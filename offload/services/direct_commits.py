@@ -6,6 +6,7 @@ A promotion and an undo put such a commit:
     2  The caller looks at the newest state in the remote.
     3  `drop` drops the topic of the log. If that has changed since step 1, the caller begins again.
     4  `put_after` puts the commit right after the state of step 2. If another commit is there, the caller begins again.
+    5  If this directory wrote the topic, `take_back` makes it the writer again.
 
 ASIDE-1  No record that this directory acked is lost: step 2 sees all of them, or step 3 or 4 fails.
 ASIDE-2  The commit raises the epoch, and makes nobody the writer. If no log wrote the volume so far, it has the mark of
@@ -15,10 +16,11 @@ ASIDE-2  The commit raises the epoch, and makes nobody the writer. If no log wro
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 from dataclasses import replace
 
 from catalog import Bounds, CommitKind, Handle, Snapshot, encode_commit
-from catalog.errors import Diverged
+from catalog.errors import Diverged, Fenced
 from catalog.format.commit import LoadMark, Restored
 from catalog.format.encoding import load_nonce
 from offload.errors import LocalChangesLost
@@ -54,6 +56,11 @@ class DirectCommits:
             except (ConcurrentModification, LocalChangesLost):
                 return False
         return True
+
+    def take_back(self, name: str) -> None:
+        """Take over the topic that `drop` dropped, with its producers and keys."""
+        with suppress(Fenced):  # another directory was faster: it is the writer, and this one follows it
+            self._parts.takeover.run(name)
 
     def put_after(
         self,

@@ -11,7 +11,8 @@
     5 It changes the names (catalog.refs.promotion), if they lead     a second call makes the missing steps
       to the volumes of step 2. Otherwise it fails.
     6 It looks for commits after the fence of the former main.        a second call fences its writer, whoever that is
-    7 Its replica of main moves to the new volume.                    a second call or the next sync makes step 7
+    7 Its replica of main moves to the new volume. A directory that   a second call or the next sync makes step 7
+      wrote main takes the new one over, with its producers and keys.
 
 SWITCH-1  No writer of the former main continues unknowing.
     The fence has a higher epoch, so the next commit of the writer is refused. Its records stay in its directory, and
@@ -227,7 +228,7 @@ class Promotion:
         self._handles = context.handles
         self._direct = DirectCommits(parts)
         self._carrier = RecordCarrier(parts)
-        self._replicas = parts.replicas
+        self._parts = parts
 
     def run(self, topic: str, branch: str, keep: str, *, carry: bool, leave: bool, message: str) -> Promoted:
         """Make the branch main. Raises `RecordsAfterFork` unless the caller carries or leaves such records, and what
@@ -271,7 +272,7 @@ class Promotion:
         self, topic: str, side: str, vids: tuple[Vid, Vid], change: Callable[[], None], *, carry: bool, leave: bool
     ) -> tuple[Difference, range]:
         """Carry out all steps. `vids` are main's volumes, before and afterwards. Return what was carried, too."""
-        carried = range(0)
+        carried, is_here = range(0), self._log.has_topic(topic)
         for _ in range(_ROUNDS):
             self._direct.offload(topic)
             self._direct.offload(side)
@@ -293,6 +294,8 @@ class Promotion:
         change()
         self._fence_newer(topic, main.vid, main.lsn + 1)
         self._follow(topic, side)
+        if is_here:
+            self._direct.take_back(topic)
         return after, carried
 
     def _check_keep(self, topic: str, branch: str, keep: str, main: Vid) -> None:
@@ -327,7 +330,7 @@ class Promotion:
     def _follow(self, topic: str, side: str) -> None:
         """Let this directory's replica of main follow the new volume. The name of the branch leads nowhere now."""
         self._follow_main(topic)
-        self._replicas.forget(side)
+        self._parts.replicas.forget(side)
 
     def _follow_main(self, topic: str) -> None:
         handle = self._handles.find(topic)

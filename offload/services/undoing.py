@@ -5,10 +5,17 @@
     2 It puts a pin on the state before the commit.                   the same, with a pin that expires
     3 It plans, and asks the store for each object that the newest    the same
       state does not show.
+    4 The writer of the topic puts the commit on record, and then     the undo is pending: the next call or offload
+      right after the state of step 3. Its log shows the records      completes it
+      again (PUBLISH-5), and nothing else in it changes.
+
+Another directory, and the writer that undoes a truncation, take these steps instead:
+
     4 It drops its own topic, as a reset does.                        a replica of the topic
     5 It puts the commit right after the state of step 3, with a      the same, or the undo; the next sync moves the
       higher epoch. If another commit is there, it begins again.      replica
-    6 Its replica moves to the commit.                                the undo, whole
+    6 Its replica moves to the commit. A directory that wrote the     the undo, whole
+      topic takes it over again, with its producers and keys.
 
 BACK-1  A record that is appended meanwhile is not lost. Step 4 then fails with the log's `ConcurrentModification`, and
     the steps begin again. A writer in another directory is fenced by step 5, and keeps what it did not offload.
@@ -19,6 +26,8 @@ BACK-4  Before step 1, the plan is made from the newest state in the remote. So 
 BACK-5  The LSN is looked up once, before step 1. A commit of step 1 or 5 may get the LSN of an inherited one. So the
     result names the volume, and a caller that repeats the call, or has seen a preview, gives it. Without it, the call
     is refused if the LSN means a commit of the branch, and an earlier undo took back an inherited one.
+BACK-6  The writer drops its topic, too, if a reclaim took the bytes of a record that comes back, or if the records are
+    in more ranges than a frame has. The remote has the whole segments.
 """
 
 from __future__ import annotations
@@ -41,11 +50,14 @@ from catalog.undo_plan import TAKES_AWAY, Taken, UndoPlan, count, first_ranges, 
 from offload.errors import OffloadError
 from offload.format.metadata import decode_bitmap
 from offload.handles import split_name
+from offload.read.deletes import shown_seqs
 from offload.services.direct_commits import DirectCommits
 from offload.services.parts import ArchiveParts
+from offload.write.publisher import Published
 from seglog import ConcurrentModification, UpgradeNeeded
 from seglog.base import progress
 from seglog.base.values import dataclass
+from seglog.values.seq_set import SEQ_RANGES_MAX
 
 __all__ = ["PIN_MS", "Undoing", "Undone"]
 
@@ -64,7 +76,8 @@ class Undone:
 
     `records` came back, from `first_seq` to `last_seq`, which are 0 without any. `gone` counts records in objects that
     are missing. `away` counts records that the later commits `taken_by` took as well. `objects` counts the segments
-    that the topic shows again, with `size_bytes` of data. `is_earlier` says that an earlier call made the commit.
+    that the topic shows again, with `size_bytes` of data. `is_earlier` says that an earlier call made the commit, and
+    `is_replica` that this directory does not write the topic.
     """
 
     kind: str
@@ -79,6 +92,7 @@ class Undone:
     objects: int
     size_bytes: int
     is_earlier: bool = False
+    is_replica: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +122,7 @@ class Undoing:
         self._clock = context.clock
         self._pins = Pins(context.volumes)
         self._direct = DirectCommits(parts)
-        self._replicas = parts.replicas
+        self._parts = parts
 
     def preview(self, name: str, lsn: int, vid: Vid | None) -> Undone:
         """Return what an undo would bring back. Raises as `run` does, except `RecordsGone`.
@@ -132,6 +146,7 @@ class Undoing:
         self._log.check_writable()
         split_name(name)
         with self._context.locks.of(name):
+            self._complete(name)
             removal, plan = self._look(name, lsn, vid)  # once before anything changes (BACK-4)
             if _is_undone(plan):
                 self._follow(name)
@@ -139,12 +154,22 @@ class Undoing:
             _check(name, lsn, plan, partial=partial)
             vid = removal.past.commit.vid
             pin: HeldPin | None = None
+            is_here = self._log.has_topic(name)
             for _ in range(_ROUNDS):
                 self._direct.offload(name)
+                if is_here and removal.past.commit.truncate_from is None:
+                    self._parts.publisher.fast_forward(self._handles.of(name))
                 pin, removal, plan = self._plan_under_pin(name, lsn, vid, pin, partial=partial)
+                if self._stays(name, plan) and removal.past.commit.truncate_from is None:
+                    if (published := self._publish_here(name, removal, plan, message)) is not None:
+                        return _undone(removal, plan, published.lsn)
+                    continue
                 if self._direct.drop(name) and (undo_lsn := self._publish(name, removal, plan, message)) is not None:
-                    self._follow(name)
-                    return _undone(removal, plan, undo_lsn)
+                    if is_here:
+                        self._direct.take_back(name)
+                    else:
+                        self._follow(name)
+                    return replace(_undone(removal, plan, undo_lsn), is_replica=not self._log.has_topic(name))
         raise ConcurrentModification(name)
 
     def _look(self, name: str, lsn: int, vid: Vid | None) -> tuple[_Removal, UndoPlan]:
@@ -254,6 +279,35 @@ class Undoing:
             return False
         return (data, index) == (ref.data_length, ref.index_length)
 
+    def _complete(self, name: str) -> None:
+        """Publish the commit that an earlier call left pending (BACK-3)."""
+        handle = self._handles.find(name)
+        if handle is not None and handle.pending_body is not None and self._handles.is_writer(handle):
+            self._parts.offloader.settle(name)
+
+    def _stays(self, name: str, plan: UndoPlan) -> bool:
+        """Return whether the log has the topic, and can show the records again (BACK-6)."""
+        if not self._log.has_topic(name) or self._log.form < _FORM:
+            return False
+        seqs = shown_seqs(plan.restored.views, self._context.reader)
+        return seqs.range_count <= SEQ_RANGES_MAX and self._log.topic(name).inner.has_bytes(seqs)
+
+    def _publish_here(self, name: str, removal: _Removal, plan: UndoPlan, message: str) -> Published | None:
+        """Put the commit as the writer of the topic. Return None if it is not right after the state of the plan."""
+        publisher, handle, now = self._parts.publisher, self._handles.of(name), removal.now
+        if (handle.vid, handle.lsn) != (now.vid, now.lsn):
+            return None
+        commit = publisher.commit(
+            handle,
+            self._handles.tip(handle),
+            CommitKind.RESTORE,
+            at_seq=plan.bounds.head_seq,
+            at_ts_ms=max(self._clock.now_ms(), now.max_ts_ms),
+            bounds=plan.bounds,
+            message=message,
+        )
+        return publisher.publish(publisher.prepare(handle, replace(commit, restored=plan.restored)))
+
     def _publish(self, name: str, removal: _Removal, plan: UndoPlan, message: str) -> int | None:
         """Put the commit right after the state of the plan. Return its LSN, or None if another commit is there."""
         return self._direct.put_after(
@@ -270,7 +324,7 @@ class Undoing:
         """Let this directory's replica of the topic move to the newest commit."""
         handle = self._handles.find(name)
         if handle is not None and not self._log.has_topic(name):
-            self._replicas.forward(self._handles.relocate(handle))
+            self._parts.replicas.forward(self._handles.relocate(handle))
 
 
 def _meant(name: str, lsn: int, history: History) -> PastCommit | None:

@@ -15,6 +15,10 @@ PUBLISH-3  A truncation cuts the ranges of published attempts. Hot copies of lat
 PUBLISH-4  GC may have passed the LSN of a pending commit.
     Then the writer cannot tell if the commit landed, and later states may show its segment. So the writer drops the
     attempt from its record, and leaves the objects to GC.
+PUBLISH-5  The log shows the records of an undo again before the handle has its commit. So after a crash in between, the
+    undo is still pending, and the next `publish` brings them back once more, which changes nothing.
+PUBLISH-6  An undo names objects that only its lease keeps (BACK-2). So a commit of an undo that did not land for
+    `UNDO_LATE_MS` is given up: the lease is longer.
 
 **The rebase** of a pending commit that lost its LSN to maintenance only (SYNC-2):
 
@@ -36,6 +40,7 @@ Source: Graft RFC 0001 (Push Volume, PendingCommit).
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from dataclasses import replace
 
 from catalog import (
@@ -47,6 +52,7 @@ from catalog import (
     Deletions,
     Handle,
     SegmentRef,
+    SegmentView,
     Sid,
     Snapshot,
     Vid,
@@ -67,6 +73,8 @@ from seglog.base.later import logger
 from seglog.base.values import dataclass
 
 __all__ = ["Published", "Publisher", "divergence", "make_due_checkpoint", "rebased"]
+
+UNDO_LATE_MS = 3 * 24 * 3_600_000
 
 _ROUNDS = 20
 _log = logger(__name__)
@@ -95,6 +103,7 @@ class Publisher:
     """The publisher for the topics of one log. The caller lets one thread at a time work on a topic."""
 
     def __init__(self, context: ArchiveContext) -> None:
+        self._context = context
         self._log = context.log
         self._volumes = context.volumes
         self._handles = context.handles
@@ -157,6 +166,9 @@ class Publisher:
 
         Then the caller plans again from the newest state. Raises `Diverged`, `Fenced`, and what the store raises.
         """
+        if self._is_late(handle):
+            self._local.save(handle=replace(handle, pending_lsn=None, pending_body=None))
+            return None
         for _ in range(_ROUNDS):
             lsn, body = _pending(handle)
             try:
@@ -182,11 +194,15 @@ class Publisher:
         commit = decode_commit_at(body, handle.vid, lsn).commit
         attempt = self._attempt_of(handle)
         resolved = replace(handle, pending_lsn=None, pending_body=None)
+        if self._is_late(handle):
+            self._local.save(handle=resolved)
+            return resolved
         try:
             self._volumes.publish(handle.vid, lsn, body)
         except Diverged as loss:
             self._local.save(handle=resolved, done=_undecided(attempt, loss))
             return resolved
+        self._bring_back(handle, commit)
         resolved = replace(resolved, lsn=lsn)
         self._local.save(
             handle=resolved,
@@ -230,6 +246,7 @@ class Publisher:
         commit = decode_commit_at(body, handle.vid, lsn).commit
         # A merge has no hot copy to release, so its attempt is done.
         is_merge = commit.kind is CommitKind.COMPACT
+        self._bring_back(handle, commit)
         self._local.save(
             handle=replace(handle, lsn=lsn, pending_lsn=None, pending_body=None, config=commit.config or handle.config),
             attempt=None if is_merge else self._done_with(attempt),
@@ -239,6 +256,27 @@ class Publisher:
         )
         make_due_checkpoint(self._volumes, handle.vid, lsn, self._checkpoints, now_ms=self._clock.now_ms())
         return Published(lsn, commit.kind, commit.segments[0] if commit.segments else None)
+
+    def _is_late(self, handle: Handle) -> bool:
+        """Return whether the pending commit is an undo that did not land, and its lease may have ended (PUBLISH-6)."""
+        lsn, body = _pending(handle)
+        commit = decode_commit_at(body, handle.vid, lsn).commit
+        is_old = commit.restored is not None and self._clock.now_ms() - commit.created_at_ms > UNDO_LATE_MS
+        has_passed = is_old and lsn < self._volumes.boundary(handle.vid)  # then it may have landed (PUBLISH-4)
+        return is_old and not has_passed and not self._volumes.has_commit(handle.vid, lsn)
+
+    def _bring_back(self, handle: Handle, commit: Commit) -> None:
+        """Let the log show the records that an undo shows again (PUBLISH-5)."""
+        if commit.restored is not None and self._handles.is_writer(handle):
+            self._show(handle, commit.restored.views, commit.bounds.evict_floor)
+
+    def _show(self, handle: Handle, views: Sequence[SegmentView], evict_floor: int) -> None:
+        from offload.read.deletes import shown_seqs  # imported late, because an append needs no reader
+
+        topic = self._log.topic(handle.name)
+        is_lower = evict_floor < self._handles.tip(handle).bounds.evict_floor
+        seqs = shown_seqs(views, self._context.reader).within(1, topic.inner.sealed_seq)
+        topic.inner.undelete(seqs, evict_floor=evict_floor if is_lower else None)
 
     def _done_with(self, attempt: Attempt | None) -> Attempt | None:
         if attempt is None:
@@ -264,6 +302,10 @@ class Publisher:
         moved = self._handles.advanced(handle, updates)
         following = rebased(lost, newest, nonce=os.urandom(16), now_ms=self._clock.now_ms())
         if following is None:
+            if lost.restored is not None:  # it may have landed (PUBLISH-4); what the log shows already stays as it is
+                ranges = [(view.first, view.last) for view in lost.restored.views]
+                views = [view for view in newest.segments if any(a <= view.last and view.first <= b for a, b in ranges)]
+                self._show(handle, views, newest.bounds.evict_floor)
             moved = replace(moved, pending_lsn=None, pending_body=None)
             undecided = _undecided(attempt, loss)
             # PLANNED: the next `discard` removes its objects.

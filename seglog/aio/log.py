@@ -126,6 +126,9 @@ class AsyncLog(Owned):
             await self._queue.close()
         await asyncio.to_thread(self.sync.remove)
 
+    async def upgrade(self) -> None:
+        await asyncio.to_thread(self.sync.upgrade)
+
     async def reclaim(self) -> None:
         await asyncio.to_thread(self.sync.reclaim)
 

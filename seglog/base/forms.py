@@ -2,8 +2,8 @@
 
     form  a directory            a volume               what it adds
     1     manifest formats 1-4   commits in SGL1
-    2     manifest format 5      commits in SGL2        in a directory, deletes of ranges and of single records;
-                                                        in a volume, the undo of a commit
+    2     manifest format 5      commits in SGL2        in a directory, deletes of ranges and of single records, and
+                                                        undeletes; in a volume, the undo of a commit
 
 FORM-1  A new directory has the newest form. A new volume has the form of the directory that makes it, or of its parent.
     What is there keeps its form until `seglog upgrade`, so older programs beside this one go on.

@@ -19,11 +19,12 @@ from seglog.format.control import (
     encode_head,
     encode_topic_delete,
     encode_truncate,
+    encode_undelete,
 )
 from seglog.segments.segment import SegmentInfo
 from seglog.values.append_key import Repeatable
 from seglog.values.config import TopicConfig
-from seglog.values.deletes import DeleteOp, Floors, TruncateOp, listed_with
+from seglog.values.deletes import DeleteList, DeleteOp, Floors, TruncateOp, UndeleteOp, listed_with
 from seglog.values.elsewhere import Elsewhere
 from seglog.values.names import BRANCH_MARK
 from seglog.values.producer import AppendedBatch
@@ -39,9 +40,11 @@ __all__ = [
     "EvictEntry",
     "TopicDeleteEntry",
     "TruncateEntry",
+    "UndeleteEntry",
     "apply_delete",
     "apply_evict",
     "apply_truncate",
+    "apply_undelete",
     "delete_ephemeral",
     "new_state",
 ]
@@ -238,6 +241,29 @@ class DeleteEntry(Entry):
         self._state.settle_front()
 
 
+class UndeleteEntry(Entry):
+    """An undelete. `show` runs under the lock once the state has it; after an interrupt it may run again."""
+
+    __slots__ = ("_op", "_show", "_state")
+
+    def __init__(self, state: TopicState, op: UndeleteOp, show: Callable[[TopicState], None]) -> None:
+        pieces = [*_head_first(state), encode_undelete(state.topic_id, op)]
+        super().__init__(state.topic_id, pieces, len(pieces), sync=True)
+        self._state = state
+        self._op = op
+        self._show = show
+
+    def assign(self) -> None:
+        self._state.assigned_op = self._op.op
+        self._state.assigned_logged = self._state.assigned_seq
+        self._state.assigned_ts_ms = self._op.ts_ms
+
+    def publish(self, _file: int, _offset: int, /) -> None:
+        if self._op.op >= self._state.next_op:
+            apply_undelete(self._state, self._op)
+        self._show(self._state)
+
+
 class EvictEntry(Entry):
     __slots__ = ("_floors", "_state")
 
@@ -317,6 +343,20 @@ def apply_delete(state: TopicState, op: DeleteOp) -> None:
     # The last step, so that a reader that sees the new number finds the delete.
     next_op, last_ts_ms = max(state.next_op, op.op + 1), max(state.last_ts_ms, op.ts_ms)
     state.next_op, state.last_ts_ms = next_op, last_ts_ms
+
+
+def apply_undelete(state: TopicState, op: UndeleteOp) -> None:
+    """Show the records again, except those that a listed delete reaches (UNDELETE-2)."""
+    state.touch()
+    state.undeleted = op.seqs if state.undeleted is None else state.undeleted | op.seqs
+    state.pending = DeleteList(state.ops)
+    state.floors = op.floors(state.floors, state.ops)
+    state.flagged_below = min(state.flagged_below, op.seqs.first)
+    state.expired_seq = min(state.expired_seq, op.seqs.first)
+    state.oldest_live_ms = 0
+    state.generation += 1
+    # The last step, as in `apply_delete`.
+    state.next_op, state.last_ts_ms = op.op + 1, max(state.last_ts_ms, op.ts_ms)
 
 
 def apply_truncate(state: TopicState, seq: int, ts_ms: int, epoch: int, remainder: SegmentInfo | None) -> None:

@@ -22,6 +22,7 @@ from seglog.values.config import TopicConfig
 from seglog.values.deletes import DeleteList, Floors, TruncateOp
 from seglog.values.producer import AppendedBatch
 from seglog.values.record import Gap
+from seglog.values.seq_set import SeqSet
 from seglog.wal.manifest import ActiveMeta, TopicMeta
 
 __all__ = ["TopicState", "active_meta", "check_all_hot", "reclaimable", "relocated"]
@@ -47,6 +48,8 @@ class TopicState:
     ops: DeleteList = field(default_factory=DeleteList)
     #: The deletes that are not yet in the flags of the .idx files.
     pending: DeleteList = field(default_factory=DeleteList)
+    #: The records of an undelete whose flags are still to be removed; None without any.
+    undeleted: SeqSet | None = None
     #: The selective deletes that may reach relocated segments, whose flags do not change.
     warm_ops: DeleteList = field(default_factory=DeleteList)
     #: One more than the number of the last published delete.

@@ -8,8 +8,11 @@
     DELETE_SEQS      at_seq        the same, with "seqs" (seglog.values.seq_set): the distances of the bounds of ranges
     HEAD_WATERMARK   head          none: no data at all
     EVICT_WATERMARK  earliest_seq  {"evict_floor", "evict_from"}   the floors from here on
+    UNDELETE         first back    {"evict_floor", "op", "seqs"}   the records that are there again; the floor, or null
     TRUNCATE         first gone    {"epoch"}                       the topic's epoch from here on
     BATCH, KEY       first seq     binary: seglog.format.batch_frame
+
+An UNDELETE has a number of the deletes. A delete that is listed still reaches its records (seglog.writing.write).
 
 A body that does not fit raises `InvalidFrame`. The checksum was right, so another program wrote the body. No I/O.
 """
@@ -23,10 +26,11 @@ from seglog.base.values import dataclass
 from seglog.errors import InvalidFrame, SeglogError
 from seglog.format.frame import FrameType, Header, encode
 from seglog.values import canonical
-from seglog.values.canonical import record, text, whole
+from seglog.values.canonical import record, text, whole, whole_or_none, wholes
 from seglog.values.config import TopicConfig
-from seglog.values.deletes import DeleteOp, Floors
+from seglog.values.deletes import DeleteOp, Floors, UndeleteOp
 from seglog.values.names import check_topic_name
+from seglog.values.seq_set import SeqSet
 
 __all__ = [
     "TopicCreated",
@@ -37,11 +41,13 @@ __all__ = [
     "encode_head",
     "encode_topic_delete",
     "encode_truncate",
+    "encode_undelete",
     "read_config",
     "read_create",
     "read_delete",
     "read_epoch",
     "read_evict",
+    "read_undelete",
 ]
 
 
@@ -82,6 +88,11 @@ def encode_evict(topic_id: int, ts_ms: int, floors: Floors) -> bytes:
     return _encode(FrameType.EVICT_WATERMARK, topic_id, floors.earliest_seq, ts_ms, body)
 
 
+def encode_undelete(topic_id: int, op: UndeleteOp) -> bytes:
+    body = {"evict_floor": op.evict_floor, "op": op.op, "seqs": op.seqs.to_json()}
+    return _encode(FrameType.UNDELETE, topic_id, op.seqs.first, op.ts_ms, body)
+
+
 def encode_head(topic_id: int, ts_ms: int, seq: int) -> bytes:
     return encode(FrameType.HEAD_WATERMARK, topic_id=topic_id, seq=seq, ts_ms=ts_ms)
 
@@ -119,6 +130,15 @@ def read_evict(header: Header, data: bytes) -> Floors:
     with _fitting():
         body = record(canonical.decode(data))
         return Floors(header.seq, whole(body["evict_from"]), whole(body["evict_floor"]))
+
+
+def read_undelete(header: Header, data: bytes) -> UndeleteOp:
+    with _fitting():
+        body = record(canonical.decode(data))
+        seqs = SeqSet.from_json(wholes(body["seqs"]))
+        if not seqs or seqs.first != header.seq:
+            raise InvalidFrame(0, "the first record that is there again, and the seq of the frame, do not fit")
+        return UndeleteOp(whole(body["op"], 1), header.ts_ms, seqs, whole_or_none(body["evict_floor"]))
 
 
 def read_epoch(data: bytes) -> int:

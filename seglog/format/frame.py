@@ -102,6 +102,9 @@ class FrameType(enum.IntEnum):
     UNIT: the next records are one append of several records. `seq` is the seq of the first one.
 
     DELETE_SEQS: a delete of single records. A release that does not know it refuses the log, and deletes nothing else.
+
+    UNDELETE: deleted records are there again. `seq` is the first of them. A release that does not know it refuses the
+    log, and shows no state that is neither before nor after it.
     """
 
     APPEND = 1
@@ -121,6 +124,7 @@ class FrameType(enum.IntEnum):
     KEY = 15
     UNIT = 16
     DELETE_SEQS = 17
+    UNDELETE = 18
 
 
 _KNOWN_TYPES = frozenset(int(kind) for kind in FrameType)

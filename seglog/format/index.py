@@ -27,7 +27,7 @@ from xxhash import xxh3_64_digest, xxh3_64_intdigest
 
 from seglog.errors import InvalidEntry
 from seglog.format.arrays import NDArray, dtypes, np
-from seglog.format.frame import DELETED
+from seglog.format.frame import DELETED, LOST
 
 __all__ = [
     "ENTRY",
@@ -37,6 +37,7 @@ __all__ = [
     "encode_entry",
     "load_entries",
     "mark_deleted",
+    "mark_live",
     "read_entries",
 ]
 
@@ -110,6 +111,15 @@ def mark_deleted(raw: bytearray, position: int, seq: int) -> None:
     start = position * ENTRY.size
     raw[start + _FLAGS_AT] |= DELETED
     raw[start + _CHECKED_BYTES : start + ENTRY.size] = _check(_SEQ.pack(seq) + raw[start : start + _CHECKED_BYTES])
+
+
+def mark_live(raw: bytearray, position: int, seq: int) -> None:
+    """Remove the deleted flag of the entry at `position`, and renew its check. A record without bytes keeps it."""
+    start = position * ENTRY.size
+    [(_, length, _, flags, _)] = ENTRY.iter_unpack(raw[start : start + ENTRY.size])
+    if length and flags & (DELETED | LOST) == DELETED:
+        raw[start + _FLAGS_AT] ^= DELETED
+        raw[start + _CHECKED_BYTES : start + ENTRY.size] = _check(_SEQ.pack(seq) + raw[start : start + _CHECKED_BYTES])
 
 
 def _checks(raw: bytes, first_seq: int) -> NDArray[np.uint8]:

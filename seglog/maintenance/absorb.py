@@ -26,6 +26,7 @@ from seglog.segments.segment import SegmentFiles, SegmentInfo, SegmentWriter, cu
 from seglog.segments.tags import reached_seqs, write_tags
 from seglog.values.config import LogSettings
 from seglog.values.deletes import MergedDeletes
+from seglog.values.seq_set import SeqSet
 from seglog.wal.wal import NO_SPACE
 
 __all__ = ["Syncs", "give_back", "write_segments"]
@@ -100,6 +101,8 @@ def write_segments(engine: Engine, drafts: list[Draft], pause_s: float) -> None:
         except BaseException as error:
             syncs.finish_after(error)
         syncs.finish()
+        if draft.undeleted is not None:
+            _unflag_all(engine, draft, draft.undeleted)
         for info in draft.segments if draft.deletes.top else ():
             if info.is_hot and draft.deletes.may_reach(info.first_seq):
                 known_below = 0 if info.first_seq == draft.made_hot else draft.state.flagged_below
@@ -214,6 +217,20 @@ def _is_full(info: SegmentInfo, frame_bytes: int, settings: LogSettings) -> bool
     limit = settings.segment_max_bytes
     is_over = info.data_bytes >= limit or info.data_bytes + frame_bytes > limit + settings.max_store_overflow
     return info.records >= settings.segment_max_events or (info.records > 0 and is_over)
+
+
+def _unflag_all(engine: Engine, draft: Draft, undeleted: SeqSet) -> None:
+    """Remove the flags of an undelete. Deletes that came since set some of them again."""
+    topic_id = draft.state.topic_id
+    for info in draft.segments:
+        seqs = undeleted.within(info.first_seq, info.last_seq)
+        if seqs and info.is_hot:
+            segment = engine.segments.get(topic_id, info)
+            for first in range(seqs.first, seqs.end, FRAME_BATCH_MAX_RECORDS):
+                segment.set_live(first, min(first + FRAME_BATCH_MAX_RECORDS, seqs.end) - 1, seqs)
+            segment.idx.datasync()
+            draft.replace(segment.counted(info))
+    engine.segments.show(topic_id, None)
 
 
 def _flag(engine: Engine, topic_id: int, info: SegmentInfo, deletes: MergedDeletes, known_below: int) -> SegmentInfo:

@@ -5,15 +5,16 @@
                 changed topic has above its segments (seglog.maintenance.plan).
     2 absorb    Copy verified frames to .data and entries to .idx. If a segment is full, continue in a new one. Sync
                 them (seglog.maintenance.absorb). The upkeep syncs one segment while it writes the next one.
-    3 flag      Set the deleted flag in the entries that pending deletes reach. Sync them.
+    3 flag      Remove the deleted flag of undeleted records. Set it in entries that pending deletes reach. Sync them.
     4 store     Store the manifest, atomically. From here on recovery starts at the ends noted in 1.
     5 publish   Under the committer's lock, show readers the new places.
     6 free      Unlink WAL files, released segments and the directories of deleted topics.
 
 CKPT-1  The checkpoint unlinks a file only after the manifest that makes it unnecessary is durable.
 CKPT-2  Step 0 is complete in itself. Steps 1 to 3 change no existing data, except flags that a pending delete sets
-    anyway. So a crash or a full disk leaves the last checkpoint whole. The next attempt cuts the bytes beyond its
-    lengths. A checkpoint without room cuts them itself, so that they take no space until then.
+    anyway, or that an undelete removes. So a crash or a full disk leaves the last checkpoint whole. The next attempt
+    cuts the bytes beyond its lengths. A checkpoint without room cuts them itself, so that they take no space until
+    then.
 CKPT-3  Copied frames are verified. So damage in the WAL is found while the WAL still exists. A large piece is verified
     by the hash that it had when it was written (seglog.wal.wal).
 CKPT-4  Every checkpoint seals the segments that are old enough. Without `keep_history`, it also drops sealed segments
@@ -266,6 +267,7 @@ def _publish(draft: Draft) -> None:
         state.ops = DeleteList((*meta.ops, *later))
     if state.pending:
         state.pending = DeleteList(state.pending.since(planned))
+    state.undeleted = None  # none came since: undeletes hold the checkpoint lock
     state.flagged_below = max(state.flagged_below, draft.deletes.below)
     state.truncate_ops = meta.truncate_ops  # no truncation came since: truncations hold the checkpoint lock
     state.warm, state.warm_ops = draft.warm, draft.warm_ops

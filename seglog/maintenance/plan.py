@@ -39,6 +39,7 @@ from seglog.segments.segment import SegmentInfo, Sizes
 from seglog.values.config import TopicConfig
 from seglog.values.deletes import NO_DELETES, DeleteList, DeleteOp, MergedDeletes, TruncateOp
 from seglog.values.elsewhere import Elsewhere
+from seglog.values.seq_set import SeqSet
 from seglog.wal.manifest import TopicMeta, WalPosition
 
 __all__ = [
@@ -95,6 +96,7 @@ class Draft:
     first_seq: int
     kept_seq: int
     last_seq: int
+    undeleted: SeqSet | None
     pending: DeleteList
     pending_count: int
     seal: bool
@@ -243,7 +245,8 @@ def schedule(engine: Engine, state: TopicState, meta: TopicMeta | None) -> None:
 
 def has_news(state: TopicState) -> bool:
     """Return whether the topic has anything that segments and flags lack. The caller holds the committer's lock."""
-    return bool(len(state.tail) or state.pending or state.head_seq != state.kept_head or _is_outdated(state))
+    is_changed = len(state.tail) or state.pending or state.undeleted or state.head_seq != state.kept_head
+    return bool(is_changed or _is_outdated(state))
 
 
 def _seal_due_ms(engine: Engine, state: TopicState) -> int | None:
@@ -288,6 +291,7 @@ def _draft(state: TopicState, request: CheckpointRequest, *, seal: bool) -> Draf
         first_seq=state.tail.first_seq,
         kept_seq=state.tail.kept_seq,
         last_seq=state.head_seq,
+        undeleted=state.undeleted,
         pending=state.pending,
         pending_count=len(state.pending),
         seal=seal or request.seal,

@@ -275,7 +275,8 @@ def _flip(engine: Engine, state: TopicState, info: SegmentInfo, segment: Segment
     """Flip the pointer under the checkpoint lock (MOVER-2). Raises `_Changed` if the segment is not what was copied."""
     with engine.checkpoint_lock:
         engine.check_open()
-        if state.relocation_holds or info not in state.sealed or engine.topics.get(state.name) is not state:
+        is_there = info in state.sealed and engine.topics.get(state.name) is state
+        if state.relocation_holds or state.undeleted is not None or not is_there:
             raise _Changed
         if _check_now(engine, state, info) != check or _has_fewer_bytes(engine, state, info):
             raise _Changed

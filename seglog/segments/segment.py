@@ -6,7 +6,7 @@ SEG-2  Only the newest segment of a topic, the active one, grows. In a sealed se
 SEG-3  The manifest says where the active segment ends (seglog.wal.manifest). The size of the file does not.
 SEG-4  The manifest also has the records, bytes, times and number of deleted flags of each sealed segment. So opening a
     log opens no sealed segment. The first opening of a segment finds files that do not fit (seglog.segments.segment).
-    Flags are only ever set. So an .idx from before a delete has fewer flags, and no deleted record comes back.
+    Only an undelete removes flags. So an .idx from before a delete has fewer flags, and no deleted record comes back.
 
 Both files are read with pread through the port, up to a MiB at a time, and are not mapped. A disk error is then an
 `OSError` that a caller can handle. A disk error on a mapped page ends the process. A batch costs one system call for
@@ -25,7 +25,7 @@ of that segment is read. The log changes no file of a segment before this openin
               crash came before the next manifest, .data is shorter by the bytes of the deleted records (REWRITE-5)
     times     of the first and the last entry are those in the manifest
     flags     are as many as the manifest counts, if it counts any. A delete that is only in the WAL allows more flags:
-              a checkpoint may have begun to set them before a crash
+              a checkpoint may have begun to set them before a crash. Likewise, an undelete allows fewer
 
 In the active segment, bytes past the manifest's lengths come from a checkpoint that did not finish.
 While another process writes, a segment may have more flags and fewer bytes than the manifest says. A reader may also
@@ -49,12 +49,22 @@ from seglog.errors import FileCorrupt, InvalidEntry, OffsetOverflow
 from seglog.files.port import Files, OpenFile, Readable
 from seglog.format.arrays import NDArray, dtypes, np
 from seglog.format.frame import DELETED
-from seglog.format.index import ENTRY, OFFSET_END, Entry, encode_entries, load_entries, mark_deleted, read_entries
+from seglog.format.index import (
+    ENTRY,
+    OFFSET_END,
+    Entry,
+    encode_entries,
+    load_entries,
+    mark_deleted,
+    mark_live,
+    read_entries,
+)
 from seglog.segments.batch import FRAME_BATCH_MAX_BYTES, FRAME_BATCH_MAX_RECORDS, FrameBatch
 from seglog.segments.few import FewFrames
 from seglog.values.config import LogSettings
 from seglog.values.deletes import NO_DELETES, MergedDeletes
 from seglog.values.layout import Layout
+from seglog.values.seq_set import SeqSet
 
 __all__ = [
     "SegmentCache",
@@ -204,7 +214,7 @@ class SegmentReader:
 class SegmentFiles(SegmentReader):
     """The two open files of a hot segment. Many threads may read them, also while flags change."""
 
-    __slots__ = ("_flags_lock", "data", "first_seq", "idx", "topic_id")
+    __slots__ = ("_flags_lock", "data", "first_seq", "idx", "shown", "topic_id")
 
     def __init__(self, files: Files, layout: Layout, topic_id: int, first_seq: int, flags: int = os.O_RDWR) -> None:
         self.topic_id = topic_id
@@ -213,6 +223,8 @@ class SegmentFiles(SegmentReader):
         self.idx: OpenFile = OpenFile(files, layout.idx(topic_id, first_seq), flags)
         # Reentrant: a call by a signal handler finds the flags from before or after the outer call.
         self._flags_lock = threading.RLock()
+        #: Readers find the records of an undelete without the deleted flag, before it has gone from the file.
+        self.shown: SeqSet | None = None
 
     def set_deleted(self, first: int, last: int, seqs: list[int]) -> None:
         """Set the deleted flag in the entries of `seqs`, all from `first` to `last`.
@@ -226,9 +238,26 @@ class SegmentFiles(SegmentReader):
                 mark_deleted(raw, seq - first, seq)
             self.idx.write(raw, position * ENTRY.size)
 
+    def set_live(self, first: int, last: int, seqs: SeqSet) -> None:
+        """Remove the deleted flag from the entries `first` to `last` of `seqs`, as durably as `set_deleted` sets it."""
+        position = first - self.first_seq
+        with self._flags_lock:
+            raw = self.idx.read_exactly((last - first + 1) * ENTRY.size, position * ENTRY.size)
+            self.idx.write(_live(raw, first, seqs), position * ENTRY.size)
+
     def _read_raw(self, position: int, count: int) -> bytes:
         with self._flags_lock:
-            return super()._read_raw(position, count)
+            raw, shown = super()._read_raw(position, count), self.shown
+        return raw if shown is None else bytes(_live(raw, self.first_seq + position, shown))
+
+
+def _live(raw: bytes, first: int, seqs: SeqSet) -> bytearray:
+    """Return the entries of the records from `first` on, without the deleted flag in those of `seqs`."""
+    entries = bytearray(raw)
+    for index in np.flatnonzero(np.frombuffer(raw, dtypes.ENTRIES)["flags"] & DELETED).tolist():
+        if first + index in seqs:
+            mark_live(entries, index, first + index)
+    return entries
 
 
 class SegmentWriter:
@@ -371,16 +400,24 @@ _OPEN_MAX = 64
 
 
 def open_first(
-    files: Files, layout: Layout, topic_id: int, info: SegmentInfo, *, may_flag: bool, is_shared: bool = False
+    files: Files,
+    layout: Layout,
+    topic_id: int,
+    info: SegmentInfo,
+    *,
+    may_flag: bool,
+    shown: SeqSet | None = None,
+    is_shared: bool = False,
 ) -> SegmentFiles:
     """Open the files of a segment, and check that they fit the manifest, as described above.
 
-    If `may_flag`, the .idx may have more deleted flags than the manifest counts. If `is_shared`, another process
-    writes.
+    If `may_flag`, the .idx may have more deleted flags than the manifest counts. The flags of `shown` may be gone. If
+    `is_shared`, another process writes.
     Raises `FileCorrupt`, and `FileNotFoundError` if the segment is gone.
     """
     segment = SegmentFiles(files, layout, topic_id, info.first_seq)
-    _check_files(segment, info, may_flag=may_flag, is_shared=is_shared)
+    _check_files(segment, info, may_flag=may_flag, shown=shown, is_shared=is_shared)
+    segment.shown = shown
     if info.sealed and not is_shared and segment.data.size() != info.data_bytes:
         # The process that renamed the files may have been killed before the renames were durable. The next manifest
         # gives the new length, so the renames must be durable before that.
@@ -388,7 +425,9 @@ def open_first(
     return segment
 
 
-def _check_files(segment: SegmentFiles, info: SegmentInfo, *, may_flag: bool, is_shared: bool) -> None:
+def _check_files(
+    segment: SegmentFiles, info: SegmentInfo, *, may_flag: bool, shown: SeqSet | None, is_shared: bool
+) -> None:
     """Raise `FileCorrupt` if the files do not fit `info`."""
     _check_idx_length(segment, info)
     actual = segment.info(info.records, sealed=info.sealed)
@@ -405,7 +444,8 @@ def _check_files(segment: SegmentFiles, info: SegmentInfo, *, may_flag: bool, is
         raise FileCorrupt(segment.idx.path, 0, "the times of its first and last record are not those of the manifest")
     if info.dead_records:
         count, _ = segment.dead(info.records)
-        if count < info.dead_records or (count > info.dead_records and not (may_flag or is_shared)):
+        least = info.dead_records - (0 if shown is None else len(shown.within(info.first_seq, info.last_seq)))
+        if count < least or (count > info.dead_records and not (may_flag or is_shared)):
             reason = f"{count} records are flagged as deleted, and {info.dead_records} by the manifest"
             raise FileCorrupt(segment.idx.path, 0, reason)
 
@@ -434,11 +474,22 @@ class SegmentCache:
         self._open: OrderedDict[tuple[int, int], SegmentFiles] = OrderedDict()
         self._kept: dict[tuple[int, int], SegmentFiles] = {}
         self._pending: dict[int, MergedDeletes] = {}
+        self._shown: dict[int, SeqSet] = {}
         self._checked: set[tuple[int, int]] = set()
 
     def expect_flags(self, topic_id: int, pending: MergedDeletes) -> None:
         """Tell the cache which deletes of a topic only the WAL has. Recovery found them."""
         self._pending[topic_id] = pending
+
+    def show(self, topic_id: int, seqs: SeqSet | None) -> None:
+        """Show these records of a topic as live, whatever their flags say; with None, as the flags say."""
+        with self._lock:
+            self._shown.pop(topic_id, None)
+            if seqs is not None:
+                self._shown[topic_id] = seqs
+            for (of_topic, _), segment in (*self._open.items(), *self._kept.items()):
+                if of_topic == topic_id:
+                    segment.shown = seqs
 
     def get(self, topic_id: int, info: SegmentInfo) -> SegmentFiles:
         """Return the open segment.
@@ -456,6 +507,7 @@ class SegmentCache:
                 return segment
             if key in self._checked:
                 segment = SegmentFiles(self._files, self._layout, topic_id, info.first_seq)
+                segment.shown = self._shown.get(topic_id)
             else:
                 segment = self._open_first(topic_id, info)
                 self._checked.add(key)
@@ -490,6 +542,7 @@ class SegmentCache:
                 self._drop(*key)
             for topic_id in topic_ids:
                 self._pending.pop(topic_id, None)
+                self._shown.pop(topic_id, None)
 
     def swap(self, topic_id: int, first_seq: int, old: SegmentFiles) -> None:
         """Rename the .new files of a segment over its files.
@@ -510,13 +563,14 @@ class SegmentCache:
             self._kept.clear()
 
     def _open_first(self, topic_id: int, info: SegmentInfo) -> SegmentFiles:
+        files, layout, shown = self._files, self._layout, self._shown.get(topic_id)
         may_flag = self._pending.get(topic_id, NO_DELETES).may_reach(info.first_seq)
         try:
-            return open_first(self._files, self._layout, topic_id, info, may_flag=may_flag, is_shared=self._is_shared)
+            return open_first(files, layout, topic_id, info, may_flag=may_flag, shown=shown, is_shared=self._is_shared)
         except FileCorrupt:
             if not self._is_shared:
                 raise
-            return open_first(self._files, self._layout, topic_id, info, may_flag=may_flag, is_shared=True)
+            return open_first(files, layout, topic_id, info, may_flag=may_flag, shown=shown, is_shared=True)
 
     def _drop(self, topic_id: int, first_seq: int) -> None:
         self._open.pop((topic_id, first_seq), None)

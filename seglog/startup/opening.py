@@ -283,10 +283,12 @@ def engine_of(
 
 
 def _expect_flags(engine: Engine) -> None:
-    """Tell the segment cache, after recovery, which deletes may have set more flags than the manifest counts."""
+    """Tell the segment cache, after recovery, which flags may differ from those that the manifest counts."""
     for state in engine.topics.values():
         if state.pending:
             engine.segments.expect_flags(state.topic_id, MergedDeletes(state.pending))
+        if state.undeleted is not None:
+            engine.segments.show(state.topic_id, state.undeleted)
 
 
 def open_full(first: Engine, recover_all: Callable[[], Recovered]) -> tuple[Engine, Recovered]:

@@ -13,12 +13,12 @@ from __future__ import annotations
 from pathlib import Path
 
 from seglog.base.arguments import WHOLE_MAX
-from seglog.engine.entries import apply_delete, apply_evict, apply_truncate, new_state
+from seglog.engine.entries import apply_delete, apply_evict, apply_truncate, apply_undelete, new_state
 from seglog.engine.state import TopicState
 from seglog.errors import FileCorrupt, FormatUnsupported, InvalidFrame
 from seglog.files.port import Files
 from seglog.format.batch_frame import UNIT_TYPES, read_unit
-from seglog.format.control import read_config, read_create, read_delete, read_epoch, read_evict
+from seglog.format.control import read_config, read_create, read_delete, read_epoch, read_evict, read_undelete
 from seglog.format.frame import Buffer, FrameType, Header, data_of
 from seglog.maintenance.removal import kept_part, lowest_truncation
 from seglog.segments.segment import SegmentFiles, SegmentInfo, open_first
@@ -151,6 +151,8 @@ class Replay:
                 self._lose(header)
             elif header.type == FrameType.EVICT_WATERMARK:
                 self._evict(header, data_of(buffer, position, header))
+            elif header.type == FrameType.UNDELETE:
+                self._undelete(header, data_of(buffer, position, header))
             elif header.type == FrameType.TRUNCATE:
                 self._truncate(header, read_epoch(data_of(buffer, position, header)))
             elif header.type == FrameType.TOPIC_DELETE:
@@ -272,6 +274,12 @@ class Replay:
         if op.seqs is not None:
             self.form = max(self.form, 2)  # written before the manifest had a form
         apply_delete(state, op)
+
+    def _undelete(self, header: Header, data: bytes) -> None:
+        state, op = self._topic(header), read_undelete(header, data)
+        if op.op != state.next_op or op.seqs.end > state.head_seq + 1:
+            raise _Misplaced(f"undelete {op.op} of topic {state.name} does not fit one that ends with {state.head_seq}")
+        apply_undelete(state, op)
 
     def _evict(self, header: Header, data: bytes) -> None:
         state, floors = self._topic(header), read_evict(header, data)

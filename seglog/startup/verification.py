@@ -4,7 +4,7 @@
     WAL         every frame of every file from the manifest's on, also the frames that segments have already
     segments    every entry and every frame of the segments that the manifest counts, and that they agree. No segment
                 may be missing in between. Segments in the warm store are checked too, if it is named
-    recovery    if all of the above is sound, recovery is tried over a port that changes nothing. That checks how the
+    recovery    recovery is tried over a port that changes nothing. If all of the above is sound, that checks how the
                 files fit together
 
 VERIFY-1  The check reads under a shared lock. Others may verify meanwhile, and no process may open the log for writing.
@@ -19,10 +19,12 @@ from __future__ import annotations
 
 import os
 from bisect import bisect_left
+from dataclasses import replace
 from pathlib import Path
 
 from seglog.base.arguments import checked
-from seglog.errors import FormatUnsupported, NotADataDirectory
+from seglog.engine.state import TopicState
+from seglog.errors import FormatUnsupported, NotADataDirectory, SeglogError
 from seglog.files.directory import SharedLock, load_settings
 from seglog.files.port import Files, OpenFile, OsFiles, ReadOnlyFiles
 from seglog.maintenance.removal import segment_names
@@ -72,11 +74,39 @@ def verify(
             return Report(layout.root, (), (Damage(missing, 0, "the folder is missing"),), ())
         manifest = _check_manifests(port, layout, findings)
         check_wal(port, layout, manifest, findings)
-        _check_topics(port, layout, manifest, stores, findings)
-        if not findings.damages:
+        states, failure = _recovered(ReadOnlyFiles(port.inner), layout)  # `port` keeps what it would have changed
+        _check_topics(port, layout, _expected(manifest, states), stores, findings)
+        if not findings.damages and failure is not None:
             with findings.reading(layout.root):
-                recover(port, layout)
+                raise failure
     return Report(layout.root, tuple(findings.checked), tuple(findings.damages), tuple(findings.notes))
+
+
+def _recovered(files: Files, layout: Layout) -> tuple[dict[int, TopicState], Exception | None]:
+    """Return the topics by id as recovery finds them, or its error."""
+    try:
+        return {state.topic_id: state for state in recover(files, layout).topics.values()}, None
+    except (SeglogError, OSError) as error:
+        return {}, error
+
+
+def _expected(manifest: LogManifest | None, states: dict[int, TopicState]) -> LogManifest | None:
+    """Return the manifest without the deleted flags that an undelete, which only the WAL has, may have removed."""
+    undeleted = {topic_id: state.undeleted for topic_id, state in states.items() if state.undeleted is not None}
+    if manifest is None or not undeleted:
+        return manifest
+
+    def least(topic: TopicMeta, info: SegmentInfo) -> SegmentInfo:
+        gone = len(undeleted[topic.topic_id].within(info.first_seq, info.last_seq))
+        return info._replace(dead_records=max(0, info.dead_records - gone))
+
+    topics = (
+        replace(topic, sealed=tuple(least(topic, info) for info in topic.sealed))
+        if topic.topic_id in undeleted
+        else topic
+        for topic in manifest.topics
+    )
+    return replace(manifest, topics=tuple(topics))
 
 
 def _check_manifests(files: Files, layout: Layout, findings: Findings) -> LogManifest | None:

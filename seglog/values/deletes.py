@@ -63,6 +63,7 @@ __all__ = [
     "Floors",
     "MergedDeletes",
     "TruncateOp",
+    "UndeleteOp",
     "listed_with",
     "where_of",
 ]
@@ -223,6 +224,30 @@ def _pattern(text: str) -> Callable[[bytes], object]:
         return re.compile(text.encode("utf-8", "surrogateescape")).search
     except re.error as error:
         raise InvalidArgument("grep", text, f"a regular expression: {error}") from None
+
+
+@dataclass(frozen=True, slots=True)
+class UndeleteOp:
+    """Change number `op` of the deletes of a topic, made at `ts_ms`: the records `seqs` are there again.
+
+    A listed delete still reaches them. With `evict_floor`, records from there on are no longer evicted.
+    """
+
+    op: int
+    ts_ms: int
+    seqs: SeqSet
+    evict_floor: int | None = None
+
+    def floors(self, floors: Floors, listed: Iterable[DeleteOp]) -> Floors:
+        """Return the floors after the change."""
+        prefixes = [op for op in listed if op.is_prefix]
+        evict_floor = floors.evict_floor
+        if self.evict_floor is not None:
+            evicted = max((op.below for op in prefixes if op.evict_from is not None), default=1)
+            evict_floor = max(min(evict_floor, self.evict_floor), evicted)
+        below = max((op.below for op in prefixes), default=1)
+        earliest_seq = max(min(floors.earliest_seq, self.seqs.first), evict_floor, below)
+        return Floors(earliest_seq, min(floors.evict_from, evict_floor), evict_floor)
 
 
 @dataclass(frozen=True, slots=True)

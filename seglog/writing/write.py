@@ -2,6 +2,22 @@
 
 Each function returns when its change is visible and durable. All functions raise `ReadOnly`, `LogClosed`,
 `WriterPoisoned` and `DiskFull`. After `DiskFull` nothing has changed.
+
+**An undelete** shows records of sealed segments again that deletes have taken.
+
+    1 frame     The writer makes an UNDELETE frame durable, which names the records. From here on readers find them,
+                whatever the flags say (`SegmentCache.show`), and so they do after any crash.
+    2 flags     A checkpoint removes the flags of these records, and stores a manifest.
+
+UNDELETE-1  The frame names records and not a delete. The caller knows which deletes took each of them, and the log does
+    not: a flag has no number.
+UNDELETE-2  A listed delete still reaches the records: step 1 makes all of them pending again. So a record that a second
+    delete took comes back only when that one is taken back, too.
+UNDELETE-3  No checkpoint runs while the frame is in flight (TRUNC-8): one that has planned before would drop the
+    deletes that step 1 makes pending.
+UNDELETE-4  The flags of relocated segments do not change. If one has such a record, or a delete that only they lack in
+    their flags reaches one, all of them are made hot first. They are relocated again, with the right flags.
+UNDELETE-5  A record whose bytes a reclaim took stays deleted. `has_bytes` tells a caller before.
 """
 
 from __future__ import annotations
@@ -17,6 +33,7 @@ from seglog.engine.entries import (
     DeleteEntry,
     TopicDeleteEntry,
     TruncateEntry,
+    UndeleteEntry,
     delete_ephemeral,
 )
 from seglog.engine.state import TopicState
@@ -35,8 +52,9 @@ from seglog.maintenance.relocation import make_hot
 from seglog.maintenance.removal import advance_front, kept_part, lowest_truncation
 from seglog.segments.segment import SegmentInfo
 from seglog.values.config import TopicConfig
-from seglog.values.deletes import DeleteOp, DeleteWhere
+from seglog.values.deletes import DeleteOp, DeleteWhere, UndeleteOp
 from seglog.values.elsewhere import Elsewhere
+from seglog.values.seq_set import SeqSet
 from seglog.writing.append import (
     AppendOptions,
     begin_append,
@@ -56,6 +74,7 @@ __all__ = [
     "mark_elsewhere",
     "sync_written",
     "truncate",
+    "undelete",
 ]
 
 _logger = logger("seglog.writing.write")
@@ -195,6 +214,83 @@ def truncate(engine: Engine, name: str, seq: int, position: tuple[int, int, int]
     engine.wake_relocator()
 
 
+@change
+def undelete(engine: Engine, name: str, seqs: SeqSet, evict_floor: int | None) -> None:
+    """Show deleted records again.
+
+    Raises `NoSuchTopic`, `SeqOutOfRange`, `UpgradeNeeded`, and the errors of a read of the warm store.
+    """
+    engine.check_writable()
+    engine.check_form("an undo", 2)
+    state = engine.state(name)
+    with engine.committer.lock:
+        state.relocation_holds += 1
+    try:
+        for info in _to_make_hot(engine, state, seqs):
+            make_hot(engine, state, info)
+        _undelete(engine, state, seqs, evict_floor)
+    finally:
+        with engine.committer.lock:
+            state.relocation_holds -= 1
+    engine.wake_relocator()
+
+
+def has_bytes(engine: Engine, name: str, seqs: SeqSet) -> bool:
+    """Return whether the hot segments still have the bytes of all these records that they had."""
+    state = engine.state(name)
+    for info in _touched(engine, state, seqs):
+        inner = seqs.within(info.first_seq, info.last_seq)
+        if info.is_hot:
+            entries = engine.segments.get(state.topic_id, info).entries(inner.first, inner.end - 1)
+            if any(
+                not entries["length"][first - inner.first : last - inner.first + 1].all()
+                for first, last in inner.ranges()
+            ):
+                return False
+    return True
+
+
+def _to_make_hot(engine: Engine, state: TopicState, seqs: SeqSet) -> tuple[SegmentInfo, ...]:
+    is_touched = any(not info.is_hot for info in _touched(engine, state, seqs))
+    return state.warm if is_touched or state.warm_ops.reach.may_reach(seqs.first) else ()
+
+
+def _touched(engine: Engine, state: TopicState, seqs: SeqSet) -> list[SegmentInfo]:
+    with engine.checkpoint_lock, engine.committer.lock:
+        return [info for info in state.sealed if seqs.within(info.first_seq, info.last_seq)]
+
+
+def _queued_undelete(engine: Engine, state: TopicState, seqs: SeqSet, evict_floor: int | None) -> UndeleteEntry:
+    """Queue the undelete, and return its entry. The caller holds the lock."""
+    engine.committer.check_open()
+    if engine.topics.get(state.name) is not state:
+        raise NoSuchTopic(state.name)
+    if seqs.end > state.sealed_seq + 1:
+        raise SeqOutOfRange(state.name, seqs.end - 1, state.first_seq, state.sealed_seq)
+    ts_ms = max(engine.clock.now_ms(), state.assigned_ts_ms)
+    op = UndeleteOp(state.assigned_op + 1, ts_ms, seqs, evict_floor)
+    entry = UndeleteEntry(state, op, lambda state: engine.segments.show(state.topic_id, state.undeleted))
+    engine.committer.enqueue(entry)
+    return entry
+
+
+def _undelete(engine: Engine, state: TopicState, seqs: SeqSet, evict_floor: int | None) -> None:
+    committer = engine.committer
+    with engine.retention_lock, engine.checkpoint_lock:
+        try:
+            with committer.lock:
+                entry = _queued_undelete(engine, state, seqs, evict_floor)
+            committer.finish(entry)
+        except BaseException as error:
+            committer.settle(error)  # while this thread holds the checkpoint lock (UNDELETE-3)
+            raise
+        try:
+            checkpoint_locked(engine)
+        except SeglogError as error:
+            _logger.warning("records of %s are back, their flags are not removed yet: %s", state.name, error)
+    advance_front(engine, state)
+
+
 def _make_truncated_hot(engine: Engine, state: TopicState, seq: int) -> None:
     """Make the segment that contains the cut hot again if it is relocated. Its kept part becomes the active segment."""
     # After this thread gets the checkpoint lock, no relocation runs, because `relocation_holds` is above 0.
@@ -208,6 +304,8 @@ def _make_truncated_hot(engine: Engine, state: TopicState, seq: int) -> None:
 def _truncate(engine: Engine, state: TopicState, seq: int, position: tuple[int, int, int] | None) -> None:
     committer = engine.committer
     with engine.retention_lock, engine.checkpoint_lock:
+        if state.undeleted is not None:
+            checkpoint_locked(engine)  # the manifest of a truncation hides the frame of an undelete from replay
         if lowest_truncation(state) <= seq < state.tail.first_seq:
             remainder = kept_part(state, seq, lambda info: engine.segments.get(state.topic_id, info))
         else:

@@ -5,6 +5,7 @@ with deleted records, two snapshots, producers and keys. A change here that alte
 needs a new version number in the format, and the old files stay, with their test.
 
 `seglog_units` has form 1 (seglog.base.forms). `seglog_ranges` has form 2, with deletes of ranges (MANIFEST-13).
+`seglog_undeleted` has an UNDELETE frame.
 
 Older releases left the other directories. No code writes them any more, because their manifests have no secret for sync
 marks, and their WAL has no UNIT frames:
@@ -21,15 +22,16 @@ from pathlib import Path
 import pytest
 
 import seglog
-from seglog import LogSettings, ProducerBatch, TopicConfig
+from seglog import LogSettings, ProducerBatch, SeqSet, TopicConfig
 from seglog.base import forms
 from tests.faults.disk import Image, SimulatedDisk
-from tests.seams.log import engine_of, known_mark_secret
+from tests.seams.log import checkpoints_fail, engine_of, known_mark_secret
 from tests.worlds.clock import HandClock
 
 _GOLDEN = Path(__file__).parent
 DIRECTORY = _GOLDEN / "seglog_units"
 WITH_RANGES = _GOLDEN / "seglog_ranges"
+UNDELETED = _GOLDEN / "seglog_undeleted"
 OLD, OLD_WITH_PRODUCERS, OLD_WITH_KEYS = (_GOLDEN / f"seglog{name}" for name in ("", "_producers", "_keys"))
 SETTINGS = LogSettings(segment_max_events=4, wal_file_bytes=4096)
 SECRET = 0x0123456789ABCDEF
@@ -82,6 +84,23 @@ def make_ranges() -> dict[str, bytes]:
     return relative(disk.after_kill())
 
 
+def make_undeleted() -> dict[str, bytes]:
+    """The same of a directory with an undelete that only the WAL has. A listed delete reaches one of its records."""
+    disk, clock = SimulatedDisk(), HandClock(1_720_000_000_000)
+    with known_mark_secret(SECRET):
+        log = seglog.open(_ROOT, files=disk, settings=SETTINGS, clock=clock)
+    orders = log.create_topic("orders", TopicConfig("disk", keep_history=True))
+    orders.append([b"%d" % number for number in range(8)])
+    orders.seal()
+    orders.evict(4)
+    orders.inner.settle_deletes(1)
+    orders.delete(seqs=[2])
+    clock.ms += 61
+    with checkpoints_fail():
+        orders.inner.undelete(SeqSet.of([(1, 3)]), evict_floor=1)
+    return relative(disk.after_kill())
+
+
 def relative(image: Image) -> dict[str, bytes]:
     root = f"{_ROOT}/"
     return {
@@ -92,7 +111,7 @@ def relative(image: Image) -> dict[str, bytes]:
 
 
 if __name__ == "__main__":
-    for directory, files in ((DIRECTORY, make()), (WITH_RANGES, make_ranges())):
+    for directory, files in ((DIRECTORY, make()), (WITH_RANGES, make_ranges()), (UNDELETED, make_undeleted())):
         for name, body in files.items():
             (directory / name).parent.mkdir(parents=True, exist_ok=True)
             (directory / name).write_bytes(body)

@@ -22,7 +22,6 @@ from typing import TypeVar
 
 import pytest
 
-from catalog import volume
 from catalog.errors import CatalogError, ClocksDisagree, StoreUnreachable
 from catalog.format.commit import Commit, ForkPoint
 from catalog.gc import roots
@@ -63,7 +62,7 @@ HISTORIES, SOAK_HISTORIES = 8, 1_500
 
 @pytest.fixture(autouse=True)
 def _in_turn(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(volume, "ThreadPoolExecutor", InCaller)
+    monkeypatch.setattr("concurrent.futures.ThreadPoolExecutor", InCaller)
     monkeypatch.setattr(roots, "ThreadPoolExecutor", InCaller)
 
 

@@ -132,6 +132,14 @@ class TopicModel(RuleBasedStateMachine):
         if start is not None or seqs is not None:
             self.journal.delete(self.log, "t", tag=tag, start=start, end=end, seqs=seqs)
 
+    @precondition(lambda self: self.topic.config.keep_history)
+    @rule(first=st.integers(1, 60), length=st.integers(0, 20), settled=st.integers(0, 9))
+    def undelete(self, first: int, length: int, settled: int) -> None:
+        """Take deletes back that are settled. The listed ones still reach what they have reached."""
+        for op in self.topic.inner.delete_ops()[:settled]:
+            self.topic.inner.settle_deletes(op.op)
+        self.journal.undelete(self.log, "t", range(first, first + length))
+
     @rule()
     def seal(self) -> None:
         self.topic.seal()

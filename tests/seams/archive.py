@@ -10,6 +10,7 @@ from typing import Any, cast
 
 import pytest
 
+from catalog import Handle
 from catalog.format.commit import ForkPoint
 from catalog.volume import Volumes
 from offload import Archive
@@ -59,12 +60,20 @@ __all__ = [
     "running_fetches",
     "skip_check_of_remote",
     "start_worker",
+    "watch_undos",
 ]
 
 
 def context_of(archive: Archive) -> ArchiveContext:
     """Return the parts of an archive. A test looks at the local catalog, or leaves it as a crash would."""
     return archive._context
+
+
+def watch_undos(archive: Archive, watch: Callable[[Handle, Callable[[], None]], None]) -> None:
+    """Call `watch` with the handle, and with what lets the log show the records of an undo again, in place of it."""
+    publisher = archive._parts.publisher
+    show = publisher._show
+    publisher._show = lambda handle, *rest: watch(handle, lambda: show(handle, *rest))  # type: ignore[method-assign]
 
 
 # ---------------------------------------------------------------- steps of a protocol, one by one

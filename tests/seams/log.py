@@ -13,7 +13,7 @@ import pytest
 import seglog.process
 import seglog.startup.replay
 import seglog.wal.manifest
-from seglog import Log, Producer, TopicConfig, inner_topic
+from seglog import DiskFull, Log, Producer, TopicConfig, inner_topic
 from seglog.aio import AsyncLog
 from seglog.aio.append_queue import commit
 from seglog.aio.merged import Ack, Part
@@ -41,6 +41,7 @@ __all__ = [
     "before_a_follower_begins",
     "before_abandoning",
     "behind_encoded_ahead",
+    "checkpoints_fail",
     "commit_for_tasks",
     "end_work_at",
     "engine_of",
@@ -94,6 +95,18 @@ def known_mark_secret(secret: int) -> Iterator[None]:
     """Give a directory that is made meanwhile this secret for its sync marks. Else it draws one (WAL-9)."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("seglog.startup.opening.new_mark_secret", lambda: secret)
+        yield
+
+
+@contextmanager
+def checkpoints_fail() -> Iterator[None]:
+    """Let no checkpoint that begins meanwhile have room on the disk. The files of a truncation are cut before that."""
+
+    def fail(engine: Engine, _: object) -> None:
+        raise DiskFull(engine.layout.root, "checkpoint")
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("seglog.maintenance.checkpoint.plan_checkpoint", fail)
         yield
 
 

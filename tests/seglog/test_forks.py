@@ -74,6 +74,8 @@ def calls_on(log: Log) -> dict[str, Callable[[], Any]]:
         "seal": topic.seal,
         "release": lambda: topic.inner.release(3),
         "settle_deletes": lambda: topic.inner.settle_deletes(1),
+        "undelete": lambda: topic.inner.undelete(seglog.SeqSet.of([(1, 1)])),
+        "has_bytes": lambda: topic.inner.has_bytes(seglog.SeqSet.of([(1, 1)])),
         "settle_truncation": lambda: topic.inner.settle_truncation(TruncateOp(3, 1, 1)),
         "delete_ops": topic.inner.delete_ops,
         "truncate_ops": topic.inner.truncate_ops,
@@ -153,7 +155,7 @@ def test_no_public_call_is_missing_here(log: Log) -> None:
     named = {name.split()[-1] for name in calls_on(log)} | {"enforce_retention", "topic_defaults", "disk_reject_bytes"}
     there = {name for kind in (Log, seglog.Topic, InnerTopic) for name in vars(kind) if not name.startswith("_")}
     # A child may call `close`. `name` is an attribute of the topic object, and so is `inner`.
-    assert there - named == {"close", "inner", "name"}
+    assert there - named == {"close", "form", "inner", "name"}
 
 
 def test_the_error_says_what_to_do(log: Log) -> None:

@@ -31,6 +31,7 @@ CONFIG = {
 }
 CREATE = {"config": CONFIG, "epoch": 1, "first_seq": 1, "name": "other"}
 DELETE = {"before": 3, "op": 2, "tag": None}
+UNDELETE = {"evict_floor": None, "op": 2, "seqs": [3, 2]}
 FLOORS = {"evict_floor": 2, "evict_from": 1}
 NO_WHOLES: tuple[object, ...] = ("1", 1.5, True, None, -1, 2**64, [1], {})
 DEEP = b"[" * 100_000
@@ -103,13 +104,18 @@ def _bodies() -> Iterator[tuple[str, bytes]]:
     yield from named(
         FrameType.EVICT_WATERMARK, FLOORS, {"evict_floor": (0, 99, *NO_WHOLES), "evict_from": (0, 3, *NO_WHOLES)}
     )
+    yield from named(
+        FrameType.UNDELETE,
+        UNDELETE,
+        {"evict_floor": wholes, "op": (0, 1, 3, *NO_WHOLES), "seqs": ([], [3], [0, 2], [4, 1], [3, 9], ["3", 1])},
+    )
     yield from named(FrameType.TRUNCATE, {"epoch": 2}, {"epoch": (0, 1, *NO_WHOLES)})
     yield from named(FrameType.TOPIC_DELETE, {"epoch": 1}, {"epoch": (2, 2**63, *NO_WHOLES)})
 
 
 #: A body that stays valid without `evict_from`: only an eviction has that key.
 FINE = {(FrameType.DELETE.name, json.dumps(DELETE).encode())}
-SEQS = {"DELETE": 10, "EVICT_WATERMARK": 3, "TRUNCATE": 8}
+SEQS = {"DELETE": 10, "EVICT_WATERMARK": 3, "TRUNCATE": 8, "UNDELETE": 3}
 
 
 def test_a_body_that_does_not_fit_is_damage_at_its_frame(left: Path, tmp_path: Path) -> None:
@@ -133,6 +139,8 @@ PLACES = {
     "a delete of a topic that is not there": (FrameType.DELETE, 7, 10, DELETE),
     "an eviction of a topic that is not there": (FrameType.EVICT_WATERMARK, 7, 3, FLOORS),
     "a truncation of a topic that is not there": (FrameType.TRUNCATE, 7, 3, {"epoch": 2}),
+    "an undelete of a topic that is not there": (FrameType.UNDELETE, 7, 3, UNDELETE),
+    "an undelete above the head": (FrameType.UNDELETE, 1, 3, {**UNDELETE, "seqs": [3, 9]}),
     "a deletion of a topic that is not there": (FrameType.TOPIC_DELETE, 7, 0, {"epoch": 1}),
     "a head of a topic that is not there": (FrameType.HEAD_WATERMARK, 7, 11, None),
     "a delete above the head": (FrameType.DELETE, 1, 11, DELETE),

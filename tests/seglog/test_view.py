@@ -196,6 +196,7 @@ READS = {
         "position",
         "known_producer",
         "bounds",
+        "form",
         "inner",
         "hot_floor",
         "known_keys",
@@ -206,7 +207,16 @@ READS = {
         "read_arrow",
         "read_batches",
     ),
-    *("changed_since", "record_count_hot", "sealed_files", "sealed_seq", "sealed_version", "segments", "seq_at"),
+    *(
+        "changed_since",
+        "has_bytes",
+        "record_count_hot",
+        "sealed_files",
+        "sealed_seq",
+        "sealed_version",
+        "segments",
+        "seq_at",
+    ),
     *("topic_id", "truncate_ops"),
     *(
         "attach_cold",
@@ -245,6 +255,7 @@ CHANGES: dict[str, Callable[[Log], object]] = {
     "mark_elsewhere": lambda log: log.mark_elsewhere("a", None),
     "settle_truncation": lambda log: log.topic("a").inner.settle_truncation(TruncateOp(1, 0, 1)),
     "truncate": lambda log: log.topic("a").truncate(1),
+    "undelete": lambda log: log.topic("a").inner.undelete(seglog.SeqSet.of([(1, 1)])),
 }
 
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TypeAlias
 
 import seglog
-from seglog import Gap, Log, LogSettings, TopicConfig, TruncateOp
+from seglog import Gap, Log, LogSettings, SeqSet, TopicConfig, TruncateOp
 from seglog.engine.upkeep import InCaller
 from seglog.files.port import Files
 from tests.seglog.totals import check_totals
@@ -95,6 +95,10 @@ STEPS: tuple[Step, ...] = (
     _append("kept", 7, "second"),
     lambda log, _: log.checkpoint(),
     lambda log, _: log.topic("kept").inner.release(4),
+    lambda log, _: log.topic("kept").delete(seqs=[5, 7]),
+    lambda log, _: log.topic("kept").inner.settle_deletes(1),
+    lambda log, _: log.topic("kept").delete(seqs=[6]),
+    lambda log, _: log.topic("kept").inner.undelete(SeqSet.of([(5, 6)])),  # a listed delete reaches 6
     _truncate("kept", 7),  # through a sealed segment that an archive may have
     _append("kept", 2, "third"),
     lambda log, _: log.topic("t").truncate(5),  # at the beginning of a segment

@@ -32,7 +32,7 @@ from pathlib import Path
 from typing import NamedTuple, TypeAlias
 
 import seglog
-from seglog import DeleteOp, Gap, Log, LogSettings, Record, Topic, TopicConfig
+from seglog import DeleteOp, Gap, Log, LogSettings, Record, SeqSet, Topic, TopicConfig
 from seglog.engine.upkeep import InCaller
 from seglog.files.port import Files
 from seglog.format.frame import DELETED, read_header, record_of
@@ -137,6 +137,13 @@ class TriedDelete(NamedTuple):
     seqs: frozenset[int] | None
 
 
+class TriedUndelete(NamedTuple):
+    """An undelete that was tried. A listed delete reaches none of `seqs`."""
+
+    topic: str
+    seqs: frozenset[int]
+
+
 @dataclass
 class Journal:
     """The operations that a life tried, and the operations that are acked.
@@ -150,7 +157,7 @@ class Journal:
 
     tried: dict[str, list[tuple[bytes, str | None]]] = field(default_factory=dict)
     acked: dict[str, int] = field(default_factory=dict)
-    deletes_tried: list[TriedDelete] = field(default_factory=list)
+    deletes_tried: list[TriedDelete | TriedUndelete] = field(default_factory=list)
     deletes_acked: int = 0
     floors_tried: dict[str, int] = field(default_factory=dict)
     floors_acked: dict[str, int] = field(default_factory=dict)
@@ -219,12 +226,32 @@ class Journal:
             # A delete is synced, so all earlier appends to the topic are durable with it.
             self.acked[name] = max(self.acked.get(name, 0), log.topic(name).head_seq)
             return
-        delete = self.deletes_tried.pop()
+        delete = TriedDelete(*self.deletes_tried.pop())  # type: ignore[arg-type]
         records = [(seq, tag) for seq, (_, tag) in enumerate(self.tried[name], 1)]
-        before_it = {seq for seq, tag in records if any(_reaches(each, name, seq, tag) for each in self.deletes_tried)}
+        before_it = {seq for seq, tag in records if self._is_deleted(name, seq, tag, len(self.deletes_tried))}
         reached = {seq for seq, tag in records if _reaches(delete, name, seq, tag)} - before_it
         assert reached <= self.ephemeral.get(name, set())
         self.gone.setdefault(name, set()).update(reached)
+
+    def undelete(self, log: Log, name: str, seqs: Iterable[int]) -> None:
+        topic = log.topic(name)
+        sealed = [seq for seq in seqs if topic.inner.hot_floor <= seq <= topic.inner.sealed_seq]
+        tags = {seq: self.tried[name][seq - 1][1] for seq in sealed}
+        listed = topic.inner.delete_ops()
+        back = frozenset(seq for seq in sealed if not any(op.reaches(seq, tags[seq]) for op in listed))
+        self.deletes_tried.append(TriedUndelete(name, back))
+        topic.inner.undelete(SeqSet.of_seqs(sorted(sealed)))
+        self.deletes_acked = len(self.deletes_tried)
+
+    def _is_deleted(self, name: str, seq: int, tag: str | None, deletes: int) -> bool:
+        """Return whether the record is deleted after the first `deletes` of the tried deletes."""
+        is_deleted = False
+        for each in self.deletes_tried[:deletes]:
+            if isinstance(each, TriedUndelete):
+                is_deleted &= each.topic != name or seq not in each.seqs
+            else:
+                is_deleted |= _reaches(each, name, seq, tag)
+        return is_deleted
 
     def release(self, log: Log, name: str, last: int) -> None:
         self.archive.take(log.topic(name), last)
@@ -240,8 +267,7 @@ class Journal:
         seqs = []
         gone = (self.gone if is_running else self.ephemeral).get(name, set())
         for seq, (_, tag) in enumerate(self.tried.get(name, [])[:head], 1):
-            is_deleted = any(_reaches(delete, name, seq, tag) for delete in self.deletes_tried[:deletes])
-            if not is_deleted and seq not in gone:
+            if not self._is_deleted(name, seq, tag, deletes) and seq not in gone:
                 seqs.append(seq)
         return seqs
 
@@ -275,9 +301,7 @@ class Journal:
     def _untold(self, name: str, topic: FoundTopic, deletes: int) -> set[int]:
         told = {seq for gap in topic.lost for seq in range(gap.gap_from, gap.gap_to + 1)}
         deleted = {
-            seq
-            for seq, (_, tag) in enumerate(self.tried.get(name, []), 1)
-            if any(_reaches(delete, name, seq, tag) for delete in self.deletes_tried[:deletes])
+            seq for seq, (_, tag) in enumerate(self.tried.get(name, []), 1) if self._is_deleted(name, seq, tag, deletes)
         }
         # An archive passes over ephemeral records in silence (docs/limits.md), and `look` does not read them.
         hot = {seq for seq in self.ephemeral.get(name, set()) if seq >= _first_looked_at(topic)}
@@ -341,12 +365,17 @@ class Journal:
 
         Only records in the cold tier lie between `earliest_seq` and the hot floor. Every evicted record was ephemeral.
         """
-        deletes = self.deletes_tried[: bounds.deletes[0]]
+        tried = self.deletes_tried[: bounds.deletes[1]]
+        undeleted = [
+            place for place, each in enumerate(tried, 1) if each.topic == name and isinstance(each, TriedUndelete)
+        ]
+        deletes = tried[max(undeleted, default=0) : bounds.deletes[0]]
         known = max(
             (
                 min(delete.before, delete.at_seq + 1)
                 for delete in deletes
-                if delete.topic == name
+                if isinstance(delete, TriedDelete)
+                and delete.topic == name
                 and delete.before
                 and (delete.tag, delete.start, delete.seqs) == (None, None, None)
             ),
@@ -497,6 +526,8 @@ def live(
             journal.append(log, "kept", 4, durability="disk")
             journal.append(log, "a", 1, durability="memory")
         log.topic("kept").inner.settle_deletes(1)
+        journal.undelete(log, "kept", [1, 2, 3])
+        journal.delete(log, "kept", seqs=[3])
         journal.append(log, "mixed", 1, durability="memory")
         journal.append(log, "passing", 2, durability="ephemeral")
         journal.append(log, "kept", 1)

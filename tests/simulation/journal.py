@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
@@ -115,6 +115,22 @@ class Journal:
         return ended._after(
             now_ms, Op(len(self.ops), self.head, self.head, cut=cut, gone=gone, first_seq=self.first_seq)
         )
+
+    def undeleted(self, now_ms: int, back: Mapping[int, Entry], is_listed: Callable[[Op], bool]) -> Journal:
+        """Show records again that an undo of this directory brings back, except those that a listed delete takes.
+
+        The volume's state has all that earlier ops took or left, so only the untold ones count from now on. An untold
+        delete that is not listed took nothing when its turn came.
+        """
+        ops = tuple(op for op in self.untold if op.cut is not None or is_listed(op))
+        shown = {seq: entry for seq, entry in back.items() if seq in self.entries and self._has(entry)}
+        for op in ops:
+            shown = shown if op.cut is not None else op.left(shown)
+        return replace(self, last_ts_ms=max(now_ms, self.last_ts_ms), shown=self.shown | shown, ops=ops, untold=ops)
+
+    def _has(self, entry: Entry) -> bool:
+        """Return True if the record of that seq is still the same. A tombstone has no value."""
+        return self.entries[entry.seq].value in {b"", entry.value}
 
     def _after(self, now_ms: int, op: Op) -> Journal:
         return replace(

@@ -308,6 +308,8 @@ class Model:
     def _intent(self, writer: str, topic: str, commit: Commit) -> Intent:
         if commit.kind in {CommitKind.CONFIG, CommitKind.COMPACT}:
             return Intent(writer, topic)
+        if commit.restored is not None:
+            return Intent(writer, topic, back=self.undo(commit.vid, commit.lsn - 1, commit.restored.undone))
         journal, volume = self.journals[writer][topic], self.volumes[commit.vid]
         self._hold(
             commit.lsn - 1 <= len(volume.pasts),
@@ -392,7 +394,7 @@ class Model:
             elif intent is not None and intent.added is not None:
                 shown |= {seq: each for seq, each in intent.added.items() if seq <= cut and each.ts_ms <= ms}
             elif intent is not None and past.stored.commit.at_ts_ms <= ms:
-                shown = intent.after(shown)
+                shown = _up_to(cut, intent.after(shown))  # a truncation ends what its fork does not keep
         return shown
 
     def history(self, vid: Vid, lsn: int | None = None) -> Iterator[tuple[ForkPoint, Past, int]]:

@@ -262,6 +262,7 @@ PROMOTION_MUTANTS: dict[str, Callable[[], contextlib.AbstractContextManager[obje
 UNDO_MUTANTS: dict[str, Callable[[], contextlib.AbstractContextManager[object]]] = {
     "an undo does not compare": lambda: mock.patch.object(Undoing, "_publish", _undoes_whatever_is_there),
     "an undo drops what comes meanwhile": lambda: mock.patch.object(DirectCommits, "drop", _drops_what_came_meanwhile),
+    "the log does not show an undo": lambda: mock.patch.object(Publisher, "_show", _nothing),
     "an undo brings back what later commits took": lambda: mock.patch(
         "catalog.undo_plan._reach", return_value=(1, 2**64)
     ),

@@ -106,6 +106,7 @@ class Outcome:
     promotions_taken_back: int
     undos: int
     undos_of_parents: int
+    undos_in_the_log: int
 
 
 def simulate(seed: int, more: str = "") -> Outcome:
@@ -144,6 +145,7 @@ def simulate(seed: int, more: str = "") -> Outcome:
         model.counts["promotions taken back"],
         model.counts["RESTORE"],
         model.counts["undos of a parent"],
+        model.counts["undos in the log"],
     )
 
 

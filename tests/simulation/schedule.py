@@ -248,6 +248,7 @@ class Schedule:
             # A record may be larger than a block of the simulation, but none is.
             stack.enter_context(mock.patch(Limit.RECORD_OVERHEAD_BYTES.value, 0))
             stack.enter_context(mock.patch("offload.context.host_name", return_value="simulated"))
+            stack.enter_context(mock.patch("concurrent.futures.ThreadPoolExecutor", InCaller))
             for name, module in sorted(sys.modules.items()):
                 if not name.startswith(("catalog.", "offload.")):
                     continue

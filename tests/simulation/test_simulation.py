@@ -59,7 +59,7 @@ FOUND_BY = {
     "a reset saves nothing": 1,
     "a takeover keeps the epoch": 3,
     "an undo brings back what later commits took": 22,
-    "an undo does not compare": 37,
+    "an undo does not compare": 97,
     "an undo drops what comes meanwhile": 4,
     "gc closes without a look": 4,
     "gc looks once": 4,

@@ -15,16 +15,18 @@ The lease on the state before the commit is longer than a process sleeps here. A
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
+from typing import Any
 
-from catalog import MAIN, CommitKind, ForkPoint, Vid
+from catalog import MAIN, CommitKind, ForkPoint, Handle, Vid
 from catalog.errors import Diverged, Missing, NotTakenBack, OutOfWindow, RecordsGone
-from catalog.format.encoding import StoredCommit
+from catalog.format.encoding import StoredCommit, decode_commit_at
 from offload.handles import split_name
 from offload.services.undoing import Undone
-from tests.seams.archive import context_of
-from tests.simulation.directory import Directory
+from tests.seams.archive import context_of, watch_undos
+from tests.simulation.directory import Directory, seqs_of
 from tests.simulation.model import Intent
 from tests.simulation.schedule import DAY_MS
 from tests.simulation.tasks import TOPIC
@@ -47,7 +49,8 @@ class Undoing(Directory):
     """The commit that the running undo is to undo."""
 
     def _may_be_off_record(self, stored: StoredCommit) -> bool:
-        """Judge an undo, which no directory puts on record: a second call finds it. Its lease must hold.
+        """Judge an undo of a directory that is not the writer, and puts none on record: a second call finds it. Its
+        lease must hold.
 
         It undoes the commit that the running call named.
         """
@@ -61,6 +64,35 @@ class Undoing(Directory):
         back = self.model.undo(commit.vid, commit.lsn - 1, undone)
         self.model.intents[stored.hash] = Intent(self._author, TOPIC, back=back)
         return True
+
+    def begin(self) -> None:
+        super().begin()
+        watch_undos(self.archive, self._show)
+
+    def _show(self, handle: Handle, show: Callable[[], None]) -> None:
+        """Let the journal show what the log shows again, if the undo has landed."""
+        assert handle.pending_body is not None
+        stored = decode_commit_at(handle.pending_body, handle.vid, handle.pending_lsn or 0)
+        back, journal = self.model.intents[stored.hash].back, self.journals[handle.name]
+        assert back is not None
+        if any(past.stored.hash == stored.hash for past in self.model.volumes[handle.vid].pasts):
+            listed = [
+                (op.at_seq, op.before, op.tag, seqs_of(op)) for op in self.log.topic(handle.name).inner.delete_ops()
+            ]
+            journal = journal.undeleted(
+                self.clock.now_ms(), back.records, lambda op: (op.at_seq, op.before, op.tag, op.seqs) in listed
+            )
+            self.model.counts["undos in the log"] += 1
+        with self._log_does(handle.name, journal):
+            show()
+
+    def prepared(self, handle: dict[str, Any], attempt: dict[str, Any] | None) -> None:
+        """Judge an undo of the writer: it undoes the commit that the running call named."""
+        stored = decode_commit_at(handle["pending_body"], Vid.parse(handle["vid"]), handle["pending_lsn"])
+        restored = stored.commit.restored
+        if restored is not None and stored.hash not in self.model.intents:
+            self._hold(restored.undone == self.asked, f"{restored.undone} is undone, and {self.asked} was meant")
+        super().prepared(handle, attempt)
 
     @property
     def _author(self) -> str:
@@ -165,7 +197,8 @@ class Undoing(Directory):
         self._hold(bool(found), f"lsn {done.lsn} of {name} undoes no {point}")
         if not done.is_earlier:
             [(place, back)] = found
-            self.model.ack(self._author, vid, place.lsn)
+            author = self.model.author(self.model.volumes[vid].pasts[place.lsn - 1])
+            self.model.ack(author if author == self.name else self._author, vid, place.lsn)
             self._hold(
                 done.records == len(back.records), f"{name}, {point}: {done.records} came back, of {len(back.records)}"
             )

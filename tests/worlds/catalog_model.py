@@ -457,7 +457,7 @@ class CatalogModel:
         assert done.is_earlier
         self.counts["undone of a parent" if (name, removal) in inherited else "undone"] += 1
         line.undo(self.clock.ms, removal)
-        line.is_open, line.is_touched = False, True
+        self._may_go_on(name)
 
     def _meanwhile(self, name: str) -> None:
         """Do what another thread or another client may do between a preview and its run."""
@@ -688,7 +688,7 @@ class CatalogModel:
             with contextlib.suppress(NoSuchBranch):  # the call before the kill made all steps but the last
                 act()
         self.lines[keep], self.lines[TOPIC] = self.lines[TOPIC], self.lines.pop(side)
-        self._are_dropped(keep, TOPIC)
+        self._may_go_on(keep, TOPIC)
         self.repeatable.pop(side, None)
         self._did("promote", side, keep)
         self.counts["promotions"] += 1
@@ -728,7 +728,7 @@ class CatalogModel:
                 self.lines[names[0]] = self.lines.pop(names[1])
             case "promote":
                 self.lines[names[0]], self.lines[TOPIC] = self.lines[TOPIC], self.lines.pop(names[1])
-                self._are_dropped(names[0], TOPIC)
+                self._may_go_on(names[0], TOPIC)
                 self.repeatable.pop(TOPIC, None)
                 self.counts["promotions undone"] += 1
         is_alive = names[0] in self.lines and self.lines[names[0]].deleted_ms is None
@@ -741,9 +741,12 @@ class CatalogModel:
         shown = {item for state in (*others, *self.tags.values()) for item in state.items()}
         return {*self.lines[name].shown.items()} - shown
 
-    def _are_dropped(self, *names: str) -> None:
+    def _may_go_on(self, *names: str) -> None:
+        """Note which of the names the log still has. Of such a one, the log made the last commit."""
         for name in names:
-            self.lines[name].is_open, self.lines[name].is_touched = False, True
+            line = self.lines[name]
+            line.is_open, line.is_touched = self.log.has_topic(name), True
+            line.is_logs = True if line.is_open else line.is_logs
 
     def _did(self, what: str, *names: str, shown: State | None = None) -> None:
         self.operations.append((self.clock.ms, what, names, shown or {}))

@@ -191,6 +191,10 @@ LOG = {
     "InnerTopic.settle_deletes": _of_inner("settle_deletes", {"op": "whole"}),
     "Topic.truncate": _of_topic("truncate", {"seq": "whole"}),
     "InnerTopic.truncate": _of_inner("truncate", {"seq": "whole", "position": "position"}, "position", seq=3),
+    "InnerTopic.undelete": _of_inner(
+        "undelete", {"seqs": "instance", "evict_floor": "whole"}, "evict_floor", seqs=seglog.SeqSet.of([(1, 1)])
+    ),
+    "InnerTopic.has_bytes": _of_inner("has_bytes", {"seqs": "instance"}, seqs=seglog.SeqSet.of([(1, 1)])),
     "InnerTopic.settle_truncation": _of_inner("settle_truncation", {"op": "instance"}),
     "InnerTopic.changed_since": _of_inner("changed_since", {"epoch": "whole"}),
     "InnerTopic.sealed_version": _of_inner("sealed_version", {"last": "whole"}),

@@ -87,7 +87,7 @@ def test_records_after_the_fork_stay_only_if_the_caller_says_so(tmp_path: Path, 
         assert done.keep.startswith("before-promote-2")
         assert values(archive, "t") == [b"a", b"b", b"c", b"x"]
         assert values(archive, f"t@{done.keep}") == [b"c", b"new"]
-        assert (log.topics(), archive.replication.replicas()) == ([], ["t"])
+        assert (log.topics(), archive.replication.replicas()) == (["t"], [])
 
 
 @pytest.mark.parametrize("is_running", [True, False])

@@ -3,24 +3,41 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
+from typing import TypeVar
 
 import pytest
 
 from catalog import CommitKind
-from catalog.errors import CatalogError, Fenced, NoSuchObject, NoSuchTopic, NotTakenBack, OutOfWindow, RecordsGone
+from catalog.errors import (
+    CatalogError,
+    Fenced,
+    NoSuchTopic,
+    NotTakenBack,
+    OutOfWindow,
+    RecordsGone,
+    StoreUnreachable,
+)
 from catalog.format import keys
 from catalog.objects.memory import MemoryStore
+from catalog.objects.wrapped import WrappedStore
 from offload.archive import Archive
 from offload.errors import OffloadError
-from seglog import Log, Record, WrittenElsewhere
+from offload.write.publisher import UNDO_LATE_MS
+from seglog import Log, ProducerBatch, Record, WrittenElsewhere
 from tests import work
 from tests.faults.meanwhile import Meanwhile
 from tests.faults.steps import Place, crashes
+from tests.faults.store import unreachable
 from tests.faults.stride import every as strided
 from tests.offload.replicas import opened, ship, values
+from tests.worlds.clock import HandClock
+
+T = TypeVar("T")
 
 pytestmark = pytest.mark.usefixtures("no_pauses")
 
@@ -35,6 +52,15 @@ def _topic(log: Log, archive: Archive) -> None:
     for first, second in ("ab", "cd", "ef"):
         ship(archive, log, "t", first.encode(), tag="odd")
         ship(archive, log, "t", second.encode(), tag="even")
+
+
+class _NoCommits(WrappedStore):
+    """A store that takes no commit."""
+
+    def _call(self, method: str, key: str, act: Callable[[], T]) -> T:
+        if method == "put_new" and "/log/" in key:
+            raise unreachable(key)
+        return act()
 
 
 def _records(archive: Archive, name: str = "t") -> list[Record]:
@@ -69,16 +95,136 @@ def test_the_records_are_back_with_their_seqs_and_times(
         assert (done.records, done.first_seq, done.last_seq) == (3, seen.first_seq, seen.last_seq)
         assert _records(archive) == before
         assert archive.history.snapshot("t").bounds == bounds
-        newest = next(iter(archive.history.commits("t"))).commit
-        assert (newest.kind, newest.lsn, newest.message) == (CommitKind.RESTORE, done.lsn, "wrong topic")
+        [made] = [past.commit for past in archive.history.commits("t") if past.commit.kind is CommitKind.RESTORE]
+        assert (made.lsn, made.message) == (done.lsn, "wrong topic")
         assert archive.history.newest_removal("t") is None
-        assert log.topics() == []
+        assert log.topics() == ["t"]
         ship(archive, log, "t", b"g")
         assert values(archive, "t") == [b"a", b"b", b"c", b"d", b"e", b"f", b"g"]
         assert archive.history.undo_removal("t", removed.lsn).is_earlier
     with opened(tmp_path / "two", store) as (_, other):
         assert values(other, "t") == [b"a", b"b", b"c", b"d", b"e", b"f", b"g"]
         assert len(values(other, "t", at=f"lsn:{removed.lsn}")) == 3
+
+
+@pytest.mark.parametrize("kind", ["below", "tag", "evict"])
+def test_the_writer_writes_on_with_its_hot_copies_producers_and_keys(
+    tmp_path: Path, store: MemoryStore, kind: str
+) -> None:
+    with opened(tmp_path / "one", store) as (log, archive):
+        _topic(log, archive)
+        topic = log.topic("t")
+        keyed = topic.append([b"keyed"], key="k")
+        made = topic.append([b"made"], producer=ProducerBatch("p", 1, 0))
+        before, hot = (topic.inner.topic_id, topic.epoch, topic.inner.hot_floor), [*topic.read(1, gaps=True)]
+        topic.seal()
+        archive.offload("t")
+        removed = {
+            "below": lambda: archive.delete("t", before=4),
+            "tag": lambda: archive.delete("t", tag="odd"),
+            "evict": lambda: archive.evict("t", 4),
+        }[kind]()
+        assert removed.lsn is not None
+        done = archive.history.undo_removal("t", removed.lsn)
+        assert (done.lsn, done.is_replica) == (removed.lsn + 1, False)
+        assert (topic.inner.topic_id, topic.epoch, topic.inner.hot_floor) == before
+        assert [*topic.read(1, gaps=True)] == hot
+        assert topic.append([b"keyed"], key="k") == keyed
+        assert topic.append([b"made"], producer=ProducerBatch("p", 1, 0)) == made
+        assert archive.history.newest_removal("t") is None
+        log.checkpoint()
+    with opened(tmp_path / "one", store) as (log, archive):
+        assert [*log.topic("t").read(1, gaps=True)] == hot
+        ship(archive, log, "t", b"g")
+        kinds = [past.commit.kind for past in archive.history.commits("t")]
+        assert kinds[:2] == [CommitKind.OFFLOAD, CommitKind.RESTORE]
+
+
+def test_hot_segments_show_only_what_the_undo_brings_back(tmp_path: Path, store: MemoryStore) -> None:
+    """Two deletes took records of one segment."""
+    with opened(tmp_path / "one", store) as (log, archive):
+        archive.open_for_append("t").append([b"a", b"c"], tag="odd")
+        ship(archive, log, "t", b"b", b"d", tag="even")
+        lsns = [archive.delete("t", tag=tag).lsn for tag in ("odd", "even")]
+        for lsn, back in zip(lsns, ([b"a", b"c"], [b"a", b"c", b"b", b"d"]), strict=True):
+            assert lsn is not None
+            archive.history.undo_removal("t", lsn)
+            assert values(archive, "t") == back
+        assert log.topic("t").inner.hot_floor == 1
+
+
+class _LostAnswers(_NoCommits):
+    """A store that takes a commit, and does not say so."""
+
+    def _call(self, method: str, key: str, act: Callable[[], T]) -> T:
+        done = act()
+        if (method == "put_new" and "/log/" in key) or (method == "get" and "/log/" in key):
+            raise unreachable(key)
+        return done
+
+
+def test_the_next_call_completes_an_undo_whose_answer_was_lost(tmp_path: Path, store: MemoryStore) -> None:
+    with opened(tmp_path / "one", store) as (log, archive):
+        _topic(log, archive)
+        lsn = archive.delete("t", before=4).lsn
+        assert lsn is not None
+    with opened(tmp_path / "one", _LostAnswers(store)) as (log, archive), pytest.raises(StoreUnreachable):
+        archive.history.undo_removal("t", lsn)
+    with opened(tmp_path / "one", store) as (log, archive):
+        assert [record.value for record in log.topic("t").read()] == [b"d", b"e", b"f"]
+        assert archive.history.undo_removal("t", lsn).is_earlier
+        assert [record.value for record in log.topic("t").read()] == [b"a", b"b", b"c", b"d", b"e", b"f"]
+
+
+@pytest.mark.parametrize("kind", ["truncate", "promote"])
+def test_the_writer_writes_on_after_it_took_the_topic_over_again(tmp_path: Path, store: MemoryStore, kind: str) -> None:
+    with opened(tmp_path / "one", store) as (log, archive):
+        _topic(log, archive)
+        keyed = log.topic("t").append([b"keyed"], key="k")
+        made = log.topic("t").append([b"made"], producer=ProducerBatch("p", 1, 0))
+        ship(archive, log, "t", b"x")
+        if kind == "truncate":
+            removed = archive.truncate("t", 9).lsn
+            assert removed is not None
+            archive.history.undo_removal("t", removed)
+        else:
+            archive.restore("t", to="head", name="good")
+            archive.branches.promote_branch("t", "good")
+        assert (log.topics(), archive.replication.replicas()) == (["t"], [])
+        topic = log.topic("t")
+        assert topic.append([b"keyed"], key="k") == keyed
+        assert topic.append([b"made"], producer=ProducerBatch("p", 1, 0)) == made
+        assert values(archive, "t") == [b"a", b"b", b"c", b"d", b"e", b"f", b"keyed", b"made", b"x"]
+
+
+def test_a_reclaim_that_took_the_bytes_costs_the_hot_copies(tmp_path: Path, store: MemoryStore) -> None:
+    with opened(tmp_path / "one", store) as (log, archive):
+        _topic(log, archive)
+        removed = archive.delete("t", tag="odd").lsn
+        assert removed is not None
+        log.configure("t", replace(log.topic("t").config, keep_history=False))
+        log.reclaim()
+        log.topic("t").append([b"g"])
+        assert archive.history.undo_removal("t", removed).records == 3
+        assert values(archive, "t") == [b"a", b"b", b"c", b"d", b"e", b"f", b"g"]
+        assert (log.topics(), log.topic("t").inner.record_count_hot) == (["t"], 0)
+
+
+def test_an_undo_that_did_not_land_is_given_up_when_its_lease_may_have_ended(
+    tmp_path: Path, store: MemoryStore
+) -> None:
+    with opened(tmp_path / "one", store) as (log, archive):
+        _topic(log, archive)
+        removed = archive.delete("t", before=4).lsn
+        assert removed is not None
+    with opened(tmp_path / "one", _NoCommits(store)) as (log, archive), pytest.raises(StoreUnreachable):
+        archive.history.undo_removal("t", removed)
+    clock = HandClock(int(time.time() * 1000) + UNDO_LATE_MS + 60_000)
+    with opened(tmp_path / "one", store, clock=clock) as (log, archive):
+        ship(archive, log, "t", b"g")
+        assert values(archive, "t") == [b"d", b"e", b"f", b"g"]
+        assert archive.history.undo_removal("t", removed).records == 3
+        assert values(archive, "t") == [b"a", b"b", b"c", b"d", b"e", b"f", b"g"]
 
 
 def test_what_came_after_the_delete_stays(tmp_path: Path, store: MemoryStore) -> None:
@@ -195,9 +341,6 @@ def test_lost_objects_are_named_and_a_part_comes_back_only_if_the_caller_says_so
         with pytest.raises(RecordsGone, match="1 record that lsn 7 of t took away are in no object any more: seq 2;"):
             archive.history.undo_removal("t", removed)
         assert (log.topics(), _bytes(store)) == (["t"], kept)
-        with pytest.raises(NoSuchObject):  # the hot copy may be the last one, so the directory keeps it
-            archive.history.undo_removal("t", removed, partial=True)
-        assert log.topics() == ["t"]
     with opened(tmp_path / "two", store) as (_, other):
         done = other.history.undo_removal("t", removed, partial=True)
         assert (done.records, done.gone) == (3, 1)

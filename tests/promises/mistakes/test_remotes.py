@@ -466,21 +466,20 @@ def test_the_remote_is_a_file(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("made_by", ["undo", "init --from", "follow", "recover"])
 def test_a_program_appends_to_a_topic_that_its_directory_follows(tmp_path: Path, made_by: str) -> None:
-    """A program appends in Python after `undo TOPIC lsn:N`, `init --from`, `follow` or `recover`.
+    """A program appends in Python after `init --from`, `follow` or `recover`, or an undo in such a directory.
 
     Outcome: refused with `WrittenElsewhere`, also without the remote. The error names the call to make.
     No second history begins at seq 1.
     """
     shipped(tmp_path, count=1)
-    data, url = tmp_path / "data", (tmp_path / "remote").as_uri()
+    data, url = tmp_path / "new", (tmp_path / "remote").as_uri()
+    words = {"recover": ("recover", url, str(data)), "follow": ("follow", url, str(data), "--once")}
     if made_by == "undo":
         with attached(tmp_path) as (_, archive):
             lsn = archive.delete("orders", before=5).lsn
+    assert command(*words.get(made_by, ("init", "--from", url)), directory=data).returncode == 0
+    if made_by == "undo":
         assert command("--remote", url, "undo", "orders", f"lsn:{lsn}", directory=data).returncode == 0
-    else:
-        data = tmp_path / "new"
-        words = {"init --from": ("init", "--from", url), "follow": ("follow", url, str(data), "--once")}
-        assert command(*words.get(made_by, ("recover", url, str(data))), directory=data).returncode == 0
     with seglog.open(data, create=False) as log, pytest.raises(WrittenElsewhere):
         log.topic("orders").append([b"second history"])
     with attached(tmp_path, name=data.name) as (log, archive):

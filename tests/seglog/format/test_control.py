@@ -12,12 +12,15 @@ from seglog.format.control import (
     encode_evict,
     encode_topic_delete,
     encode_truncate,
+    encode_undelete,
     read_delete,
     read_epoch,
     read_evict,
+    read_undelete,
 )
 from seglog.format.frame import FrameType, data_of, encode, read_header
-from seglog.values.deletes import DeleteOp, Floors
+from seglog.values.deletes import DeleteOp, Floors, UndeleteOp
+from seglog.values.seq_set import SeqSet
 
 u64 = st.integers(0, 2**64 - 1)
 
@@ -53,6 +56,17 @@ def test_an_eviction_is_a_delete_with_the_seq_from_which_it_tells() -> None:
     bad = encode(FrameType.DELETE, topic_id=7, seq=258, ts_ms=1, data=_body(frame).replace(b"17", b'"17"'))
     with pytest.raises(InvalidFrame):
         read_delete(read_header(bad), _body(bad))
+
+
+def test_an_undelete_names_the_records_that_are_there_again() -> None:
+    op = UndeleteOp(3, 1720000000661, SeqSet.of([(258, 260), (300, 300)]), 250)
+    frame = encode_undelete(7, op)
+    header = read_header(frame)
+    assert _body(frame) == b'{"evict_floor":250,"op":3,"seqs":[258,3,39,1]}'
+    assert (header.type, header.seq, header.ts_ms) == (FrameType.UNDELETE, 258, 1720000000661)
+    assert read_undelete(header, _body(frame)) == op
+    with pytest.raises(InvalidFrame, match="do not fit"):
+        read_undelete(header._replace(seq=257), _body(frame))
 
 
 @given(u64, u64, u64, u64, u64)
