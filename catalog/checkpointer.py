@@ -42,8 +42,6 @@ from catalog.volume import Volumes
 from seglog.base.arguments import checked
 from seglog.base.values import dataclass
 
-__all__ = ["CheckpointPolicy", "checkpoint_due", "make_checkpoint"]
-
 _INLINE_BYTES = 256 * 1024
 
 

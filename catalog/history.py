@@ -32,8 +32,6 @@ from catalog.format.keys import commit_key
 from seglog.base.arguments import checked
 from seglog.base.values import dataclass
 
-__all__ = ["NO_HISTORY", "BranchSpan", "History", "KeptCommits", "PastCommit", "retry_if_collected"]
-
 _FIRST_BATCH, _LARGEST_BATCH = 4, 64
 _TRIES = 5
 H = TypeVar("H")

@@ -63,8 +63,6 @@ from seglog.base.arguments import checked
 from seglog.base.ownership import Owned, is_foreign
 from seglog.base.values import dataclass
 
-__all__ = ["Attempt", "Connected", "Handle", "LocalCatalog", "copy_aside"]
-
 _PATIENCE_S = 1
 _TRIES = 100
 _PIECE_BYTES = 1 << 20

@@ -24,8 +24,6 @@ from catalog.snapshot import Snapshot
 from catalog.volume import Volumes
 from seglog.base.values import dataclass
 
-__all__ = ["Updates", "pull"]
-
 _MANY = 15  # commits, as four batches of GETs give
 _MAINTENANCE = frozenset({CommitKind.CONFIG, CommitKind.COMPACT})
 

@@ -47,24 +47,6 @@ from seglog.base.arguments import checked
 from seglog.base.later import pattern
 from seglog.base.values import dataclass
 
-__all__ = [
-    "Head",
-    "LastSeqAt",
-    "Lsn",
-    "Named",
-    "Pinned",
-    "Seq",
-    "Span",
-    "Target",
-    "Time",
-    "no_time_lookup",
-    "parse_target",
-    "resolve",
-    "span",
-    "span_text",
-    "window",
-]
-
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _NUMBERED = pattern(r"(seq:|lsn:|head~)([0-9]{1,20})(?:@(.*))?", re.ASCII)
 _AGO = pattern(r"([0-9]{1,9}) ?(s|m|h|d|w|seconds?|minutes?|hours?|days?|weeks?) ago", re.ASCII)

@@ -34,8 +34,6 @@ from catalog.format.ids import Sid
 from catalog.snapshot import Snapshot, deleted_below, fold
 from seglog.base.values import dataclass
 
-__all__ = ["TAKES_AWAY", "Live", "Taken", "UndoPlan", "count", "first_ranges", "plan_undo"]
-
 TAKES_AWAY = frozenset({CommitKind.DELETE, CommitKind.EVICT, CommitKind.TRUNCATE})
 _ABOVE_ALL = 2**64
 

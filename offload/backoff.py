@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from seglog.base.values import dataclass
 
-__all__ = ["Backoff"]
-
 
 @dataclass(frozen=True, slots=True)
 class Backoff:

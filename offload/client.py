@@ -17,8 +17,6 @@ from seglog.errors import DaemonError, DaemonGone
 from seglog.format.lines import Lines
 from seglog.values.producer import Appended, ProducerBatch
 
-__all__ = ["DaemonClient", "RemoteTopic"]
-
 
 class DaemonClient:
     """A client of the daemon at `https://host:7373`, `http://host:7373` or `unix:DIR`. It connects with each request.

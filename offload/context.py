@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from catalog.refs.state_names import Tags
     from offload.read.cold_reader import ColdReader
 
-__all__ = ["ArchiveContext", "TopicLocks", "host_name", "part"]
-
 T = TypeVar("T")
 
 

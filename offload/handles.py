@@ -36,8 +36,6 @@ if TYPE_CHECKING:
     from catalog import Branches, LocalCatalog, Volumes
     from catalog.sync import Updates
 
-__all__ = ["Handles", "Tip", "split_name"]
-
 
 @dataclass(frozen=True, slots=True)
 class Tip:

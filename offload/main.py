@@ -12,8 +12,6 @@ if TYPE_CHECKING:
 
     from offload.settings import Settings
 
-__all__ = ["main"]
-
 _YOUNG_OBJECTS = 100_000
 """The objects between two searches for cycles. With Python's own 700, the imports of a command cause a hundred."""
 

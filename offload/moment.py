@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
-__all__ = ["Moment", "format_time"]
-
 
 def format_time(ts_ms: int) -> str:
     """Return a time in UTC with milliseconds, in the form that a restore target accepts.

@@ -9,8 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TypeVar
 
-__all__ = ["retry_if_moved"]
-
 T = TypeVar("T")
 
 _ROUNDS = 5

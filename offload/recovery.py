@@ -43,19 +43,6 @@ from seglog.files.clock import Clock
 from seglog.files.port import Files
 from seglog.values.config import NO_VARIABLES
 
-__all__ = [
-    "MARKER",
-    "NotRecovered",
-    "Recovered",
-    "RemoteEmpty",
-    "complete",
-    "prepare",
-    "recover",
-    "recovered",
-    "set_up",
-    "settings_in",
-]
-
 MARKER = "RECOVERING"
 _READ_BYTES = 65_536
 _T = TypeVar("_T")

@@ -11,8 +11,6 @@ from seglog import Gap, Record
 if TYPE_CHECKING:
     from offload.archive import Archive
 
-__all__ = ["ReplicaTopic"]
-
 
 class ReplicaTopic:
     """A replica. The properties show its state when this object was made. A method that asks the remote says so."""

@@ -9,8 +9,6 @@ from dataclasses import field
 
 from seglog.base.values import dataclass
 
-__all__ = ["Lag", "RunStatus", "Side", "TopicStatus"]
-
 _HIDDEN = {"json": "hidden"}  # `HIDDEN` of offload.operations.results, which lies above
 
 

@@ -37,20 +37,6 @@ from offload.errors import InvalidParameters, NotAllowed, OffloadError, Refused
 from seglog.base.errors import Misuse
 from seglog.base.values import dataclass
 
-__all__ = [
-    "EVERYTHING",
-    "RIGHTS_KEY",
-    "Grant",
-    "InvalidTokens",
-    "Rights",
-    "Role",
-    "Tokens",
-    "new_token",
-    "parse_tokens",
-    "rights_of",
-    "token_line",
-]
-
 RIGHTS_KEY: Final = "seglog.rights"
 """The key of a client's rights in the scope of its request."""
 _LEAST_BYTES = 16

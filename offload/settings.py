@@ -46,36 +46,6 @@ from seglog.values.names import check_topic_name
 if TYPE_CHECKING:
     from catalog.checkpointer import CheckpointPolicy
 
-__all__ = [
-    "ASK",
-    "CODEC_NAMES",
-    "DEFAULT",
-    "MIN_BLOCK_SIZE",
-    "NEVER",
-    "PROCESS",
-    "RECORD_ROOM_BYTES",
-    "ROLE_ARN",
-    "ROLE_ARN_FORM",
-    "SETTINGS",
-    "TENANT_ROLES",
-    "TRIGGERS",
-    "UNLIMITED",
-    "WORKERS",
-    "CatalogSettings",
-    "CliSettings",
-    "ColdSettings",
-    "OffloadSettings",
-    "ServeSettings",
-    "Settings",
-    "TenantSettings",
-    "bound_of",
-    "codec_named",
-    "default_file",
-    "encrypted_by",
-    "read_settings",
-    "trigger_overrides",
-]
-
 _MIB = 1024 * 1024
 _DAY_S = 24 * 3600
 MIN_BLOCK_SIZE = 5 * _MIB  # S3's least part size

@@ -64,8 +64,6 @@ from __future__ import annotations
 
 from offload.operations.listed import ListedCommand, ListedParameter
 
-__all__ = ["COMMANDS", "VERSION"]
-
 '''
 PART = re.compile(r"(<!-- include: (?P<name>[\w./:]+) -->\n).*?(<!-- end -->)", re.DOTALL)
 

@@ -27,8 +27,6 @@ from seglog.values.seq_set import SeqSet
 from seglog.view import explained, guarded
 from seglog.writing import write
 
-__all__ = ["InnerTopic", "begin", "first_at", "request_checkpoint"]
-
 
 class InnerTopic:
     """The inner parts of a topic: where its records are, its frames, and what an archive has to record."""

@@ -52,8 +52,6 @@ from seglog.view import look
 from seglog.wal.wal import NO_SPACE
 from seglog.writing import write
 
-__all__ = ["Log", "open"]
-
 _logger = logger("seglog.log")
 _PATIENCE_S = 1.0
 

@@ -32,20 +32,6 @@ from typing import Protocol, TypeVar, cast
 
 from seglog.errors import CalledWithin, SeglogError
 
-__all__ = [
-    "OwnLock",
-    "Reentrant",
-    "closed_after",
-    "closing_after",
-    "exclusive",
-    "failure_under",
-    "is_interrupt",
-    "new_lock",
-    "owned",
-    "try_lock",
-    "uninterrupted",
-]
-
 # The maximum number of attempts. After so many interrupts, assume that their source never stops.
 _MOST = 100
 

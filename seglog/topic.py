@@ -39,8 +39,6 @@ if TYPE_CHECKING:
 
     from seglog.format.record_arrays import RecordArrays
 
-__all__ = ["Topic", "append_options"]
-
 
 def append_options(arguments: AppendArguments) -> AppendOptions:
     """Return the arguments with their defaults. Raise `TypeError` for an unknown one."""

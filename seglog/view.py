@@ -48,8 +48,6 @@ from seglog.tiers.warm_stores import WarmStores
 from seglog.values.config import LogSettings
 from seglog.values.layout import Layout, number_in
 
-__all__ = ["explained", "guarded", "look"]
-
 T = TypeVar("T")
 
 # If so many looks fail, the writer has made a checkpoint during each.

@@ -14,7 +14,7 @@ import math
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 from tests.trees import tree
@@ -91,7 +91,7 @@ def refused(world: Any, name: str, row: Row, errors: type[Exception] | tuple[typ
     return found
 
 
-def calls_of(module: ModuleType, *, values: Iterable[type] = ()) -> dict[str, frozenset[str]]:
+def calls_of(module: ModuleType | SimpleNamespace, *, values: Iterable[type] = ()) -> dict[str, frozenset[str]]:
     """Return the public calls of a module that take arguments, with the arguments' names. Leave out `values`."""
     found: dict[str, frozenset[str]] = {}
     for name in module.__all__:

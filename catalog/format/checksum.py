@@ -26,8 +26,6 @@ from collections.abc import Iterable
 
 from seglog.base.values import dataclass
 
-__all__ = ["Checksum", "ChecksumKind", "SizedChecksum", "joined"]
-
 _ONE = 1 << 31  # the polynomial 1: the lowest power is the highest bit
 _WIDTH_BYTES = 4
 _PIECE_BYTES = 64 * 1024

@@ -24,22 +24,6 @@ from dataclasses import field
 from catalog.format.ids import Sid, Vid
 from seglog.base.values import dataclass
 
-__all__ = [
-    "NO_PARENT",
-    "Bounds",
-    "Checkpoint",
-    "Codec",
-    "Commit",
-    "CommitKind",
-    "Deletions",
-    "ForkPoint",
-    "LoadMark",
-    "LoadedKey",
-    "Restored",
-    "SegmentRef",
-    "SegmentView",
-]
-
 NO_PARENT = bytes(32)
 
 

@@ -25,22 +25,6 @@ from catalog.format.commit import ForkPoint
 from catalog.format.ids import Vid
 from seglog.base.values import dataclass
 
-__all__ = [
-    "DEAD",
-    "MAIN",
-    "Boundary",
-    "CheckpointSet",
-    "Control",
-    "Fork",
-    "Mark",
-    "NameChange",
-    "OplogEntry",
-    "Pin",
-    "Ref",
-    "Tag",
-    "full_name",
-]
-
 MAIN = "main"
 """The branch of a topic's own history."""
 

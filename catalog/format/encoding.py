@@ -98,18 +98,6 @@ from seglog.base import forms
 from seglog.base.arguments import checked
 from seglog.base.values import dataclass
 
-__all__ = [
-    "StoredCommit",
-    "commit_hash",
-    "decode_commit",
-    "decode_commit_at",
-    "decode_views",
-    "encode_commit",
-    "encode_views",
-    "load_nonce",
-    "with_checkpoint",
-]
-
 _HASH_MAGIC = b"SGC%d"
 _LOAD_MAGIC = b"SGL1"
 _HASH_HEAD = struct.Struct("<4s16sQ32sQQQ16sBQQQQBQ")

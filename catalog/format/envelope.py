@@ -32,21 +32,6 @@ from catalog.format.commit import ForkPoint
 from catalog.format.ids import Vid
 from catalog.format.late import pb, protobuf, timestamps
 
-__all__ = [
-    "HEADER",
-    "MAGIC",
-    "MessageType",
-    "fields_of",
-    "fork_point",
-    "fork_point_message",
-    "parse",
-    "serialized",
-    "timestamp",
-    "unwrap",
-    "version_of",
-    "wrap",
-]
-
 MAGIC = b"SGL1"
 HEADER = struct.Struct("<4s3sB")
 TRAILER = struct.Struct("<Q")

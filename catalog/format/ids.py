@@ -29,8 +29,6 @@ from seglog.base.arguments import Within
 from seglog.base.later import pattern
 from seglog.base.values import dataclass
 
-__all__ = ["MAX_LSN", "Gid", "LsnNumber", "Sid", "Vid", "from_cbe64", "to_cbe64"]
-
 _ALPHABET = "123456789ABCDEFGHJKLMNPQRSTUVWXYZabcdefghijkmnopqrstuvwxyz"
 _VALUE_OF = {char: value for value, char in enumerate(_ALPHABET)}
 _HEAD_BYTES, _HEAD_CHARS = 7, 10

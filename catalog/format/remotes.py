@@ -7,8 +7,6 @@ from urllib.parse import SplitResult, urlsplit
 from catalog.errors import InvalidRemote
 from seglog.base.later import pattern
 
-__all__ = ["split_remote"]
-
 _CREDENTIALS = pattern(r"//[^/]*@")
 
 

@@ -48,29 +48,6 @@ from catalog.format.ids import Vid
 from catalog.format.keys import boundary_key, check_key, check_name, checkpoints_key, control_key
 from catalog.format.late import pb
 
-__all__ = [
-    "NEWEST_BYTES",
-    "decode_boundary",
-    "decode_checkpoint_set",
-    "decode_control",
-    "decode_control_of",
-    "decode_down_to",
-    "decode_fork",
-    "decode_newest_checkpoints",
-    "decode_oplog_entry",
-    "decode_pin",
-    "decode_ref",
-    "decode_tag",
-    "encode_boundary",
-    "encode_checkpoint_set",
-    "encode_control",
-    "encode_fork",
-    "encode_oplog_entry",
-    "encode_pin",
-    "encode_ref",
-    "encode_tag",
-]
-
 _NONCE_SIZE = 16
 
 

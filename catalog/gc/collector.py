@@ -106,8 +106,6 @@ from catalog.objects.store_time import check_clock
 from catalog.refs.branch import Branches
 from catalog.volume import Volumes
 
-__all__ = ["Collector"]
-
 
 def _ignore(_operation: str, _subject: Key, _message: str) -> None:
     """Ignore the note."""

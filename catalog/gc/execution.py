@@ -36,8 +36,6 @@ from catalog.refs.beside_gc import begin_closing, close, keep_open
 from catalog.snapshot import fold
 from seglog.base.values import dataclass
 
-__all__ = ["Execution", "Note"]
-
 Note = Callable[[str, Key, str], None]
 
 _FENCE_ROUNDS = 20

@@ -37,8 +37,6 @@ from catalog.gc.policy import GcReport, Holder
 from catalog.objects.base import ObjectStore
 from seglog.base.values import dataclass
 
-__all__ = ["Explanation", "explain"]
-
 
 @dataclass(frozen=True, slots=True)
 class Explanation:

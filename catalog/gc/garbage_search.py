@@ -23,8 +23,6 @@ from catalog.gc.sid_set import SidSet
 from catalog.objects.base import ObjectStore
 from seglog.base.values import dataclass
 
-__all__ = ["GarbageSearch"]
-
 _LEFT_FOR_LAST = frozenset({"boundary", "checkpoints", "control"})
 
 

@@ -47,8 +47,6 @@ from catalog.snapshot import Snapshot
 from catalog.volume import Volumes
 from seglog.base.values import dataclass
 
-__all__ = ["Kept", "Marker", "Marks", "Unmarked", "lengths_of"]
-
 _BATCH = 64
 _LENGTHS = struct.Struct(">QQ")
 

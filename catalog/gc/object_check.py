@@ -32,8 +32,6 @@ from catalog.gc.sid_set import SidSet
 from catalog.objects.base import ObjectStore
 from seglog.base.values import dataclass
 
-__all__ = ["Looked", "ObjectCheck", "place_of"]
-
 _YOUNG_MS = 86_400_000
 
 

@@ -47,24 +47,6 @@ from catalog.objects.base import ObjectStore
 from catalog.objects.settled_writes import put_once
 from seglog.base.values import dataclass
 
-__all__ = [
-    "PAGE_OBJECTS",
-    "Garbage",
-    "Plan",
-    "PlanWriter",
-    "PlannedKey",
-    "decode_page",
-    "decode_plan",
-    "encode_page",
-    "encode_plan",
-    "keys_needed",
-    "pages_of",
-    "planned_keys",
-    "plans",
-    "remove_plan",
-    "small_keys_of",
-]
-
 PAGE_OBJECTS = 10_000
 
 

@@ -33,8 +33,6 @@ from catalog.objects.base import ObjectStore
 from catalog.objects.patience import carried
 from seglog.base.values import dataclass
 
-__all__ = ["Point", "Roots", "read_roots", "volumes_of"]
-
 _CONCURRENT_GETS = 16
 
 Point = tuple[Vid, int]

@@ -36,8 +36,6 @@ from catalog.snapshot import fold
 from catalog.volume import Volumes
 from seglog.base.values import dataclass
 
-__all__ = ["Finding", "Scrub", "ScrubReport", "check_length"]
-
 _PIECE_BYTES = 8 * 1024 * 1024
 _KEEPS_ALL = GcPolicy(window_s=0, grace_s=0, retain_s=2**50, skew_s=0)
 

@@ -10,8 +10,6 @@ from collections.abc import Iterator
 
 from catalog.format.ids import Sid
 
-__all__ = ["SidSet"]
-
 _SIZE = 16
 _RECENT = 16_384
 

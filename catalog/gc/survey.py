@@ -23,8 +23,6 @@ from catalog.gc.sid_set import SidSet
 from catalog.objects.base import ObjectStore, sizes_of
 from seglog.base.values import dataclass
 
-__all__ = ["Survey", "Use", "VolumeUse", "survey"]
-
 
 @dataclass(slots=True)
 class Use:

@@ -30,17 +30,6 @@ from catalog.format.checksum import Checksum, SizedChecksum, joined
 from catalog.format.keys import Key
 from seglog.base.values import dataclass
 
-__all__ = [
-    "ObjectInfo",
-    "ObjectStore",
-    "PartTag",
-    "TellsTime",
-    "WithETag",
-    "checksum_of_parts",
-    "first_valid_key",
-    "sizes_of",
-]
-
 T = TypeVar("T")
 
 

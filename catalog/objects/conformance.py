@@ -26,8 +26,6 @@ from catalog.format.keys import Key
 from catalog.objects.base import ObjectStore, PartTag, checksum_of_parts
 from seglog.base.values import dataclass
 
-__all__ = ["CHECKS", "Check", "NotKept", "NotPermitted", "PromiseBroken", "Sandbox"]
-
 _METADATA = {"role": "check", "software": "seglog (doctor)"}
 _PART = bytes(range(256)) * 20_480  # 5 MiB, the least S3 takes for a part that is not the last
 _RACERS = 8

@@ -22,8 +22,6 @@ from catalog.objects.conformance import CHECKS, Check, NotKept, NotPermitted, Pr
 from catalog.objects.wrapped import WrappedStore
 from seglog.base.values import dataclass
 
-__all__ = ["Examination", "Outcome"]
-
 T = TypeVar("T")
 
 _REFUSALS = (AccessDenied, NoSuchBucket, StoreUnreachable)

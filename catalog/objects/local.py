@@ -69,8 +69,6 @@ from catalog.objects.local_files import (
 )
 from seglog.base.later import pattern
 
-__all__ = ["OWN_FOLDERS", "LocalStore"]
-
 _LOCKS = ".locks"
 _METADATA = ".metadata"
 _MULTIPART = ".multipart"

@@ -35,22 +35,6 @@ from catalog.objects.base import PartTag
 from seglog.base.later import pattern
 from seglog.base.values import dataclass
 
-__all__ = [
-    "ABSENT",
-    "KIND",
-    "StoredPart",
-    "found_part",
-    "join",
-    "own_tag",
-    "part_path",
-    "put_in_slot",
-    "remove",
-    "sync_dir",
-    "walk",
-    "whole_file",
-    "write_all",
-]
-
 ABSENT = frozenset({errno.ENOENT, errno.ENOTDIR, errno.EISDIR})
 KIND = ChecksumKind.CRC32C
 LEAST_SLOT_BYTES = 1 << 20

@@ -16,8 +16,6 @@ from catalog.format.keys import Key, check_key, check_prefix
 from catalog.objects.base import ObjectInfo, PartTag, WithETag, checksum_of_parts
 from seglog.base.values import dataclass
 
-__all__ = ["MemoryStore"]
-
 _FEW = 16
 _AFTER_ANY_KEY = "\x7f"  # keys are of letters, digits, `.`, `_`, `-` and `/`
 

@@ -23,8 +23,6 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import ParamSpec, TypeVar
 
-__all__ = ["LIMIT_S", "Call", "Patience", "carried", "one_command", "one_request", "this_call", "waiting"]
-
 LIMIT_S = 120.0
 _ANSWERS = 6  # so many answers pay for the whole limit
 _BODY_BYTES = 1024 * 1024  # so many bytes pay for the whole limit

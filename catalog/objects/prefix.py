@@ -19,8 +19,6 @@ from catalog.errors import AccessDenied, NotOffered, StoreUnreachable
 from catalog.objects.local import OWN_FOLDERS, LocalStore
 from seglog.base.values import dataclass
 
-__all__ = ["Freed", "Held", "LocalPrefix", "OldVersions", "Upload", "WholePrefix"]
-
 
 @dataclass(frozen=True, slots=True)
 class Held:

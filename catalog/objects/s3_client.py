@@ -24,8 +24,6 @@ from botocore.credentials import Credentials
 from botocore.loaders import Loader, create_loader
 from botocore.session import Session
 
-__all__ = ["is_aws", "leave_bodies_unsigned", "new_session", "open_client", "place_variables"]
-
 MAX_CONNECTIONS = 32
 
 _CHECKSUM = "x-amz-checksum-crc32c"

@@ -42,16 +42,6 @@ from catalog.objects.s3_client import new_session
 from seglog.base.later import logger
 from seglog.base.values import dataclass
 
-__all__ = [
-    "REFUSED_KEY_CODES",
-    "CredentialFinder",
-    "CredentialSource",
-    "EnvironmentCredentials",
-    "FoundCredentials",
-    "resend_with_newer",
-    "session_of",
-]
-
 REFUSED_KEY_CODES = frozenset(
     {"ExpiredToken", "InvalidAccessKeyId", "InvalidToken", "InvalidTokenId", "TokenRefreshRequired"}
 )

@@ -29,8 +29,6 @@ from botocore.exceptions import BotoCoreError, ConnectTimeoutError, EndpointConn
 
 from catalog.objects.patience import this_call, waiting
 
-__all__ = ["SilentStore", "be_patient", "read_patiently"]
-
 _SLICE_BYTES = 64 * 1024
 _TROUBLE = frozenset({429})
 _NOT_SENT = (EndpointConnectionError, ConnectTimeoutError, ProxyConnectionError)

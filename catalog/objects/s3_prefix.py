@@ -12,8 +12,6 @@ from catalog.objects.prefix import Freed, Held, OldVersions, Upload
 from catalog.objects.s3 import MOST_KEYS, S3Store
 from catalog.objects.s3_client import new_session
 
-__all__ = ["S3Prefix", "session_of_profile"]
-
 
 def session_of_profile(url: str, profile: str) -> boto3.Session:
     """Return a session with the credentials of a profile. Raises `InvalidRemote`."""

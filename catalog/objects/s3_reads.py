@@ -39,8 +39,6 @@ from catalog.objects.patience import LIMIT_S, Call, waiting
 from catalog.objects.s3_credentials import REFUSED_KEY_CODES, CredentialSource
 from catalog.objects.s3_patience import SilentStore
 
-__all__ = ["ObstoreReads", "OtherRegion", "Refusal"]
-
 CREDENTIALS_TTL = timedelta(minutes=10)  # obstore asks again when less than five are left
 SOURCE_TTL = timedelta(minutes=6)
 

@@ -28,16 +28,6 @@ from catalog.errors import ChecksumNotKept
 from catalog.format.checksum import Checksum, ChecksumKind, SizedChecksum
 from seglog.base.values import dataclass
 
-__all__ = [
-    "Scheme",
-    "Schemes",
-    "WriteSettings",
-    "checksum_in",
-    "completion_of",
-    "field_of",
-    "request_of",
-]
-
 _REFUSALS = frozenset({"InvalidArgument", "InvalidRequest", "NotImplemented", "XNotImplemented", "MalformedXML"})
 
 

@@ -49,8 +49,6 @@ from catalog.errors import KeyChanged, KeyTaken, NoSuchBucket, NoSuchObject, Out
 from catalog.format.keys import Key
 from catalog.objects.base import ObjectStore, WithETag
 
-__all__ = ["ROUNDS", "TRIES", "backoff_s", "change", "change_from", "put_once", "read_current"]
-
 TRIES = 5
 _FIRST_PAUSE_S = 0.1
 _LONGEST_PAUSE_S = 5.0

@@ -20,8 +20,6 @@ from collections.abc import Callable
 from catalog.errors import ClocksDisagree
 from catalog.objects.base import ObjectStore, TellsTime
 
-__all__ = ["MOST_OFF_MS", "ahead_ms", "check_clock", "earliest_ms", "latest_ms", "measured_ahead_ms"]
-
 MOST_OFF_MS = 60_000
 """The largest accepted difference. NTP keeps it far smaller, and a reader's lease (15 minutes) is far longer."""
 

@@ -15,8 +15,6 @@ from catalog.errors import StoreUnreachable
 from catalog.format.keys import Key
 from catalog.objects.base import ObjectInfo, ObjectStore, PartTag, TellsTime, WithETag, sizes_of
 
-__all__ = ["OK", "MeasuredStore", "OfflineStore", "WrappedStore"]
-
 T = TypeVar("T")
 OK = "ok"
 _Answer = TypeVar("_Answer")

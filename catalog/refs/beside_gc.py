@@ -64,8 +64,6 @@ from catalog.objects.base import ObjectStore
 from catalog.objects.settled_writes import change
 from catalog.volume import Volumes
 
-__all__ = ["begin_closing", "check_kept", "close", "keep_open", "passed_boundary"]
-
 
 def check_kept(volumes: Volumes, point: ForkPoint) -> None:
     """Raise `OutOfWindow` if the state at `point` may be gone. Call this after the Fork, Tag or Pin was put."""

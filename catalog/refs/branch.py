@@ -80,8 +80,6 @@ from catalog.volume import Volumes
 from seglog.base.arguments import checked
 from seglog.base.values import dataclass
 
-__all__ = ["Branch", "Branches", "Distance"]
-
 _CONCURRENT_GETS = 16
 _T = TypeVar("_T")
 _R = TypeVar("_R")

@@ -28,8 +28,6 @@ from catalog.objects.base import ObjectStore, first_valid_key
 from catalog.objects.settled_writes import put_once
 from seglog.base.values import dataclass
 
-__all__ = ["NumberedEntry", "Oplog", "acting_for", "author"]
-
 _CLIENT: ContextVar[str] = ContextVar("client", default="")
 _RACES = 1000
 

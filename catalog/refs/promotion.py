@@ -33,8 +33,6 @@ from catalog.refs.oplog import NumberedEntry
 from catalog.refs.ref_store import Found, Planned
 from seglog.base.values import dataclass
 
-__all__ = ["PROMOTE", "MovedMain", "before_given", "earlier_promotion", "moved_main", "plan_promotion"]
-
 PROMOTE = "branch promote"
 
 

@@ -37,8 +37,6 @@ from catalog.objects.settled_writes import change_from, read_current
 from catalog.refs.oplog import Oplog
 from seglog.base.values import dataclass
 
-__all__ = ["Found", "Planned", "RefStore", "check_only_name", "is_same"]
-
 T = TypeVar("T", Ref, Tag)
 
 

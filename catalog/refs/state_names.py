@@ -44,8 +44,6 @@ from catalog.volume import Volumes
 from seglog.base.arguments import checked
 from seglog.base.values import dataclass
 
-__all__ = ["HeldPin", "NamedTag", "Pins", "Tags"]
-
 
 @dataclass(frozen=True, slots=True)
 class NamedTag:

@@ -17,8 +17,6 @@ from catalog.refs.state_names import Tags
 from catalog.volume import Volumes
 from seglog.base.later import pattern
 
-__all__ = ["find_operation", "names_taken_away", "undo", "undo_found"]
-
 _OF_OPERATION = pattern(r"of operation ([0-9]+)")
 
 

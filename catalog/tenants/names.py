@@ -14,8 +14,6 @@ from __future__ import annotations
 from catalog.errors import InvalidArgument, InvalidTenant
 from seglog.base.later import pattern
 
-__all__ = ["KEY_FOLDERS", "RESERVED", "check_base", "check_tenant", "prefix_of"]
-
 KEY_FOLDERS = frozenset({"cold", "doctor", "gc", "oplog", "pins", "refs", "tags"})
 """The first segments of the keys that seglog makes, except the ids of volumes."""
 

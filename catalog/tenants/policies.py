@@ -39,22 +39,6 @@ from catalog.tenants.names import RESERVED, check_base, prefix_of
 from seglog.base.later import pattern
 from seglog.base.values import dataclass
 
-__all__ = [
-    "OPERATORS",
-    "RIGHTS",
-    "SESSION_POLICY_MAX",
-    "Condition",
-    "Partition",
-    "Target",
-    "TenantRole",
-    "actions_of",
-    "bucket_policy",
-    "check_bucket",
-    "compact",
-    "session_tag_policy",
-    "tenant_policy",
-]
-
 Policy: TypeAlias = dict[str, Any]
 
 SESSION_POLICY_MAX = 2048  # characters of a session policy that STS takes

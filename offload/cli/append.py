@@ -31,8 +31,6 @@ from offload.operations.results import problem
 from seglog.base.values import dataclass
 from seglog.errors import AppendsHeld
 
-__all__ = ["APPEND", "Interrupts", "PartlyAppended", "append"]
-
 _T = TypeVar("_T")
 
 

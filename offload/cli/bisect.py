@@ -22,8 +22,6 @@ from offload.operations.lines import RecordBatch, to_line
 from offload.operations.points import Resolved
 from seglog import Record
 
-__all__ = ["BISECT", "ProbeFailed", "bisect"]
-
 _SKIP = 125
 _FAILED = 128
 

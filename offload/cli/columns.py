@@ -16,8 +16,6 @@ from rich.progress import (
 )
 from rich.text import Text
 
-__all__ = ["progress_columns"]
-
 
 def progress_columns(total: int | None, unit: str | None) -> list[ProgressColumn]:
     """Return the columns of a bar: count, rate and time left. Without a total, the time that has passed.

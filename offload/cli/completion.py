@@ -25,8 +25,6 @@ from offload.cli.words import is_option, path_of
 from offload.operations.listed import ListedParameter
 from offload.operations.listing import COMMANDS
 
-__all__ = ["branches", "candidates", "tags", "topics"]
-
 Words = Iterable[tuple[str, str]]
 
 

@@ -14,11 +14,6 @@ if TYPE_CHECKING:
     from catalog.objects import ObjectStore
     from offload.operations.doctor import CheckDone, ClockAhead, Left
 
-__all__ = [
-    "DOCTOR",
-    "doctor",
-]
-
 _WORDS = {"ok": "ok", "failed": "FAIL", "skipped": "skipped", "warn": "warn", "fail": "FAIL"}
 
 

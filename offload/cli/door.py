@@ -25,8 +25,6 @@ if TYPE_CHECKING:
 
     from offload.cli.session import Serve
 
-__all__ = ["LOCAL", "LocalCommand", "run"]
-
 _EXIT_USAGE = 2
 _COMPLETE = "__complete"
 LOCAL = frozenset({"demo", "doctor", "follow", "init", "inspect", "recover", "serve", "tenant/delete", "verify"})

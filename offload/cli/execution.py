@@ -65,24 +65,6 @@ if TYPE_CHECKING:
     from offload.operations.status import Shown
     from seglog import Log
 
-__all__ = [
-    "SIMILAR",
-    "Bar",
-    "TimeNeedsZone",
-    "ToldBars",
-    "Understood",
-    "directory_of",
-    "progress",
-    "reader_of",
-    "results_of",
-    "run_command",
-    "understand",
-    "understood_values",
-    "watch_status",
-    "while_waiting",
-    "with_bars",
-]
-
 SIMILAR = "similar: "
 """The begin of an error's note with the names that look like a wrong one."""
 _AFTER_S = 1.0

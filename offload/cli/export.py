@@ -22,11 +22,6 @@ from offload.operations.export_forms import Form
 from offload.operations.export_state import ExportBegun, Source
 from offload.operations.printing import counted, format_bytes
 
-__all__ = [
-    "EXPORT",
-    "export",
-]
-
 _PART_BYTES = 128 * 1024 * 1024
 
 

@@ -26,11 +26,6 @@ if TYPE_CHECKING:
 
     Shown = Recovered | TopicFollowed | TopicUnfollowed | LookFailed | Looked
 
-__all__ = [
-    "FOLLOW",
-    "follow",
-]
-
 _GONE = "deleted, renamed or promoted in the remote, and not followed any more"
 _COLUMNS = ("topic", "role", "seq", "lsn", "newest record", "lag", "state")
 

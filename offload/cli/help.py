@@ -8,8 +8,6 @@ from offload.cli.top import ENDING, GROUPS, HELP, MORE, OPTIONS, SUMMARY
 from offload.operations.listed import SECTIONS, ListedCommand, ListedParameter
 from offload.operations.listing import COMMANDS
 
-__all__ = ["help_text", "summary"]
-
 _WIDEST = 120
 _NARROWEST = 50
 

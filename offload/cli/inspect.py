@@ -12,11 +12,6 @@ from offload.operations.command import About, Command
 if TYPE_CHECKING:
     from offload.operations.inspect import ShownEntry
 
-__all__ = [
-    "INSPECT",
-    "inspect",
-]
-
 _SHOWN_BYTES = 48
 
 

@@ -15,8 +15,6 @@ from rich.table import Column, Table
 from rich.text import Text
 from rich.theme import Theme
 
-__all__ = ["Screen", "painted", "table"]
-
 _STYLES = {
     "added": "green",
     "command": "cyan",

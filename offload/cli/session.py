@@ -31,8 +31,6 @@ if TYPE_CHECKING:
     from offload.settings import Settings
     from seglog import Log, LogSettings
 
-__all__ = ["Output", "Serve", "Session", "is_rich", "paged"]
-
 
 @dataclass(frozen=True, slots=True)
 class Output:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["SHELLS", "script"]
-
 SHELLS = ("bash", "zsh", "fish")
 
 # Bash ends a word at "@", ":" and "=". It replaces only the piece behind them, so the candidates lose the part before.

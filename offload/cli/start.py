@@ -21,18 +21,6 @@ if TYPE_CHECKING:
     from offload.operations.init import DirectoryMade
     from offload.recovery import NotRecovered, Recovered
 
-__all__ = [
-    "DEMO",
-    "INIT",
-    "RECOVER",
-    "SERVE",
-    "demo",
-    "init",
-    "recover",
-    "recovered_text",
-    "serve",
-]
-
 _TRY_S = 10
 
 

@@ -6,8 +6,6 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
-__all__ = ["hint_of", "told"]
-
 #: Commands that change something, but not through the registry, and have no line of their own (`told`).
 _OTHERS = frozenset({"demo", "init"})
 

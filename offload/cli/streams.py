@@ -29,22 +29,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any, TextIO
 
-__all__ = [
-    "SIGNALS",
-    "Terminated",
-    "accept_any_text",
-    "discard_output",
-    "end_at_once",
-    "exit_code",
-    "flush_output",
-    "has_reader",
-    "is_raised",
-    "open_closed_streams",
-    "raise_in_command",
-    "stop_of",
-    "write_error",
-]
-
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 

@@ -45,8 +45,6 @@ from offload.operations import (
 from offload.operations.command import Command, Parameter, without_main
 from offload.operations.listed import ListedCommand, ListedParameter
 
-__all__ = ["COMMANDS", "listed_commands"]
-
 COMMANDS: tuple[Command, ...] = (
     start.DEMO,
     start.INIT,

@@ -25,22 +25,6 @@ if TYPE_CHECKING:
     from catalog.objects.prefix import Upload, WholePrefix
     from offload.operations.tenant import TenantDeleted, WouldDelete
 
-__all__ = [
-    "TENANT_BUCKET_POLICY",
-    "TENANT_CHECK",
-    "TENANT_CREDENTIALS",
-    "TENANT_DELETE",
-    "TENANT_LIST",
-    "TENANT_POLICY",
-    "bucket_policy",
-    "check",
-    "credentials",
-    "delete",
-    "list_tenants",
-    "policy",
-]
-
-
 OfBucket = Annotated[Partition, About("The partition of AWS that has the bucket.", "--partition")]
 
 

@@ -11,8 +11,6 @@ from offload.operations.command import About
 if TYPE_CHECKING:
     from offload.settings import TenantSettings
 
-__all__ = ["RoleArn", "tenant_of"]
-
 RoleArn = Annotated[
     str | None,
     About("The IAM role for the remote, here and in [tenant] of the new seglog.toml.", "--role-arn", metavar="ARN"),

@@ -7,11 +7,6 @@ from typing import Annotated
 from offload.cli.session import Session
 from offload.operations.command import About, Command
 
-__all__ = [
-    "TOKEN_NEW",
-    "new",
-]
-
 
 def new(
     session: Session,

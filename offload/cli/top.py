@@ -5,19 +5,6 @@ from __future__ import annotations
 from offload.cli.shells import SHELLS
 from offload.operations.listed import ListedCommand, ListedParameter
 
-__all__ = [
-    "ANYWHERE",
-    "COMPLETION",
-    "ENDING",
-    "GROUPS",
-    "HELP",
-    "HELP_COMMAND",
-    "MORE",
-    "OPTIONS",
-    "SUMMARY",
-    "VERSION_COMMAND",
-]
-
 SUMMARY = "A durable local log that keeps its whole history in object storage."
 MORE = "`seglog help COMMAND` tells more, `seglog help --all` lists the other commands and the options."
 ENDING = (

@@ -16,11 +16,6 @@ from offload.operations.printing import counted, format_bytes
 if TYPE_CHECKING:
     from offload.operations.verify import DamagedFile, FileChecked, Note, ObjectLooked, ObjectsLooked, RemoteChecked
 
-__all__ = [
-    "VERIFY",
-    "verify",
-]
-
 
 def verify(
     session: Session,

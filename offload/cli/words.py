@@ -19,8 +19,6 @@ from offload.cli.top import ANYWHERE, GROUPS, HELP, HELP_COMMAND, OPTIONS, VERSI
 from offload.operations.listed import ListedCommand, ListedParameter
 from offload.operations.listing import COMMANDS
 
-__all__ = ["Request", "UsageError", "is_option", "path_of", "request_of"]
-
 
 class UsageError(Exception):
     """The words are no command. `command` is the path of the command that they begin with, or "" without one."""

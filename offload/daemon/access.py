@@ -25,8 +25,6 @@ from offload.daemon.revocation import OpenAnswers
 from offload.rights import InvalidTokens, Tokens, parse_tokens
 from offload.settings import ServeSettings
 
-__all__ = ["Access"]
-
 _log = logging.getLogger("seglog.daemon")
 
 

@@ -5,22 +5,6 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping, MutableMapping
 from typing import Any, TypeAlias
 
-__all__ = [
-    "ABORT",
-    "BROKEN",
-    "EXCHANGE",
-    "PREFIX_KEY",
-    "STREAM_KEY",
-    "App",
-    "Headers",
-    "Message",
-    "Receive",
-    "Scope",
-    "Send",
-    "headers_of",
-    "over_websocket",
-]
-
 Scope: TypeAlias = MutableMapping[str, Any]
 Headers: TypeAlias = Mapping[bytes, bytes]
 Message: TypeAlias = MutableMapping[str, Any]

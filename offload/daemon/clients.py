@@ -28,8 +28,6 @@ from offload.errors import Refused
 from offload.rights import EVERYTHING, RIGHTS_KEY, Tokens
 from offload.settings import ServeSettings
 
-__all__ = ["for_checked_clients"]
-
 _CORS_METHODS = b"GET, HEAD, POST, PUT, DELETE"
 _CORS_KEPT_S = b"600"
 

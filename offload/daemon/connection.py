@@ -60,8 +60,6 @@ from offload.daemon.problems import error_answer
 from offload.errors import Refused
 from seglog.base.values import dataclass
 
-__all__ = ["Connection", "Limits", "Lingering"]
-
 _LINGER_SILENT_S = 5
 _LINGER_LONGEST_S = 30
 _LINGER_BYTES = 256 * 1024 * 1024

@@ -43,8 +43,6 @@ from offload.rights import rights_of
 from offload.settings import ServeSettings
 from seglog.base.values import dataclass
 
-__all__ = ["LAST_ANSWER_S", "Host", "Mistakes", "entrance", "is_mistake", "title_of"]
-
 _MISTAKES_PER_S = 10
 _NO_FAULT = frozenset({409, 412, 429})
 LAST_ANSWER_S = 1.0

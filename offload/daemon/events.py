@@ -22,8 +22,6 @@ from typing import Any
 
 from seglog.base.values import dataclass
 
-__all__ = ["Event", "Events", "Listener"]
-
 _HELD_EVENTS = 256
 
 

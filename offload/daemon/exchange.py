@@ -20,8 +20,6 @@ from typing import Any, Protocol
 
 from offload.daemon.asgi import App, Message, Scope
 
-__all__ = ["Carrier", "Exchange", "status_line"]
-
 _NO_BODY = frozenset({204, 304})
 _PHRASES = {each.value: each.phrase for each in http.HTTPStatus}
 _FAILED = b"Internal Server Error"

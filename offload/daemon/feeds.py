@@ -34,8 +34,6 @@ from seglog import Gap, Record, Topic
 from seglog.base.values import dataclass
 from seglog.reading.follow import Follower
 
-__all__ = ["Feeds", "Page", "read_page"]
-
 _PAGE_RECORDS = 512
 _PAGE_BYTES = 256 * 1024
 _WOKEN_AT_ONCE = 64

@@ -15,8 +15,6 @@ from seglog.base.values import dataclass
 if TYPE_CHECKING:
     from offload.daemon.background.topic_work import TopicWorks
 
-__all__ = ["DirectoryFigures", "FigureCollector", "ReplicaFigures", "TopicFigures"]
-
 
 @dataclass(frozen=True, slots=True)
 class TopicFigures:

@@ -17,8 +17,6 @@ from offload.daemon.metrics import Metrics
 from offload.errors import Stopping
 from offload.settings import OffloadSettings, bound_of
 
-__all__ = ["Gate", "GatedStore", "Rate"]
-
 
 class Rate:
     """A limit of `per_s` units a second on average. With None there is no limit. Safe for many threads."""

@@ -36,8 +36,6 @@ from offload.operations.command import COMMANDS
 from offload.rights import EVERYTHING, RIGHTS_KEY
 from offload.settings import ServeSettings
 
-__all__ = ["PROBES", "Guard"]
-
 _log = logging.getLogger("seglog.daemon")
 PROBES = ("/healthz", "/readyz", "/metrics")
 """The paths that need no place, and that answer until the daemon ends."""

@@ -5,8 +5,6 @@ from __future__ import annotations
 from contextvars import ContextVar
 from typing import Final
 
-__all__ = ["request_id", "tenant_id"]
-
 request_id: Final[ContextVar[str]] = ContextVar("request_id", default="")
 """The id. It is empty outside a request."""
 

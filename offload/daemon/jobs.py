@@ -30,8 +30,6 @@ from offload.operations.results import json_line, message, progress_line
 from seglog import Log, NoSuchTopic
 from seglog.base.values import dataclass
 
-__all__ = ["Stream", "start"]
-
 _WAITING_LINES = 64
 _WAITING_BYTES = 8 * 1024 * 1024
 _PROGRESS_S = 0.2

@@ -46,8 +46,6 @@ from offload.rights import Role, rights_of
 from seglog import NoSuchTopic, SeqOutOfRange, Topic
 from seglog.base.values import dataclass
 
-__all__ = ["make_laminarmq_app"]
-
 _AT_ONCE = 512
 _LIMIT_S = 10.0
 _INDEX_END = 2**64

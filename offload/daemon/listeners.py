@@ -27,8 +27,6 @@ from seglog.base.errors import Misuse
 from seglog.base.values import dataclass
 from seglog.client.address import SOCKET_FILE, address_in
 
-__all__ = ["BACKLOG", "InvalidAddress", "Kind", "Listener", "listening", "listening_over_tcp", "listening_over_unix"]
-
 BACKLOG = 512
 _LOOPBACK = "127.0.0.1"
 

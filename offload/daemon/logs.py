@@ -15,8 +15,6 @@ import structlog
 
 from offload.daemon.ids import tenant_id
 
-__all__ = ["set_up_logs"]
-
 _ACCESS_FIELDS = ("method", "path", "status", "seconds", "sent_bytes", "client", "request_id", "token")
 """The fields of a line of the access log (offload.daemon.entrance)."""
 

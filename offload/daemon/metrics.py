@@ -74,8 +74,6 @@ from offload.daemon.figures import DirectoryFigures, FigureCollector
 from offload.operations.command import RequestsSeen
 from seglog import OsFiles
 
-__all__ = ["LastDay", "MeteredFiles", "Metrics", "text_of", "timed", "watch_process"]
-
 _FAST_S = (0.00005, 0.0001, 0.0002, 0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.5, 1.0)
 _SLOW_S = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
 _HOUR_S = 3600.0

@@ -17,8 +17,6 @@ from offload.daemon.revocation import check_again
 from offload.errors import BodyBroken, Busy, Refused
 from offload.settings import ServeSettings
 
-__all__ = ["READ_AGAIN_S", "PacedRequest", "too_large"]
-
 READ_AGAIN_S = 0.01
 _Found = TypeVar("_Found")
 

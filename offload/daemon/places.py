@@ -31,8 +31,6 @@ from offload.daemon.revocation import keep_open
 from offload.errors import Busy
 from offload.settings import ServeSettings
 
-__all__ = ["Place", "Places", "RecentRate", "become_follower"]
-
 _RECENT_S = 10.0
 _FREE_BYTES = 256 * 1024
 _LONGEST_WAIT_S = 30

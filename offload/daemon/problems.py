@@ -48,8 +48,6 @@ from seglog import (
     Truncated,
 )
 
-__all__ = ["RETRY_AFTER_S", "ErrorAnswer", "answer_of", "error_answer", "line_of", "refuse"]
-
 RETRY_AFTER_S = 1
 """The time to wait where the daemon does not know better."""
 

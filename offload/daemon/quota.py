@@ -33,8 +33,6 @@ from seglog.base.values import dataclass
 from seglog.format.frame import MIN_FRAME_BYTES
 from seglog.format.lines import total_bytes
 
-__all__ = ["Account", "Hold", "OverQuota", "OverRate", "Quota", "frame_bytes"]
-
 
 class OverQuota(Unavailable, OffloadError):
     """The hot data of the tenant has as many bytes as `tenant.quota_bytes` allows. Nothing was appended."""

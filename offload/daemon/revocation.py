@@ -27,8 +27,6 @@ from offload.daemon.asgi import Scope, headers_of
 from offload.errors import Refused
 from offload.rights import Rights, Tokens, rights_of
 
-__all__ = ["OpenAnswers", "check_again", "is_revoked", "keep_open", "last_words", "refusal"]
-
 _OPEN_ANSWERS: Final = "seglog.open_answers"
 _TOKENS: Final = "seglog.tokens"
 _REVOKED: Final = "seglog.revoked"

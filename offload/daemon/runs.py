@@ -14,8 +14,6 @@ from offload.errors import Stopping
 from offload.operations.command import Command
 from offload.operations.offload import Offloaded, TopicFailed
 
-__all__ = ["Runs"]
-
 _MISTAKES = (2, 3)  # exit codes: a wrong call, and a name of nothing
 
 

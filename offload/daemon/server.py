@@ -28,8 +28,6 @@ from offload.tenants.directories import check_root
 from seglog import InvalidSetting
 from seglog.process import closing_after
 
-__all__ = ["announce", "event_loop", "run", "run_tenants"]
-
 
 def run(
     directory: Path,

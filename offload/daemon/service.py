@@ -44,8 +44,6 @@ if TYPE_CHECKING:
     from catalog.objects.s3_credentials import CredentialSource
     from offload.tenants.credentials import Refresher
 
-__all__ = ["Service", "open_service"]
-
 _log = logging.getLogger("seglog.daemon")
 _READ_THREADS = 8
 _COLD_READ_THREADS = 16

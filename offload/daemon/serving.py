@@ -54,8 +54,6 @@ from offload.daemon.listeners import BACKLOG, Kind, Listener
 from offload.daemon.stopping import StopEvent
 from offload.settings import ServeSettings
 
-__all__ = ["Notifier", "RunningHost", "Server", "Serving", "serve_unix"]
-
 _log = logging.getLogger("seglog.daemon")
 
 

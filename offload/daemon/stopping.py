@@ -5,8 +5,6 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 
-__all__ = ["StopEvent"]
-
 
 class StopEvent(threading.Event):
     """An event that calls each listener once, in the thread that sets it. A listener neither blocks nor raises."""

@@ -26,8 +26,6 @@ if TYPE_CHECKING:
     from offload.tenants.bucket_check import BucketCheck
     from offload.tenants.credentials import Refresher, TenantCredentials
 
-__all__ = ["TenantAws", "open_aws"]
-
 _CHECK_INTERVAL_S = 3600.0
 _log = logging.getLogger("seglog.daemon")
 

@@ -66,8 +66,6 @@ from seglog.errors import InvalidSetting
 if TYPE_CHECKING:
     from offload.tenants.credentials import Refresher
 
-__all__ = ["SharedRemote", "Tenant", "Tenants", "are_apart", "check_credentials", "check_variables", "identity_of"]
-
 _log = logging.getLogger("seglog.daemon")
 _AT_ONCE = 8
 _PATIENCE_S = 30

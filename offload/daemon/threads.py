@@ -14,8 +14,6 @@ from typing import Any
 from catalog.objects.patience import one_command
 from offload.daemon.ids import tenant_id
 
-__all__ = ["SHORT_BYTES", "Threads", "in_threads"]
-
 #: So much of a body is taken apart in the event loop. Longer texts of short values take longer than a turn of threads.
 SHORT_BYTES = 16 * 1024
 

@@ -8,8 +8,6 @@ from typing import Final, TypeVar
 
 from starlette.requests import Request
 
-__all__ = ["CLIENT_GONE", "unless_gone"]
-
 CLIENT_GONE: Final = 499
 """A status for the metrics only: the client is gone."""
 

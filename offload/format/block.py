@@ -35,21 +35,6 @@ from offload.errors import InvalidBlock
 from offload.format.entry import ENTRY
 from seglog.base.values import dataclass
 
-__all__ = [
-    "BLOCK_HEADER_LENGTH",
-    "BLOCK_MAGIC",
-    "HEADER",
-    "PADDING",
-    "BlockBuilder",
-    "BlockHeader",
-    "BlockRef",
-    "ChunkRef",
-    "adjacent",
-    "decode_block_header",
-    "largest_entry",
-    "raw_capacity",
-]
-
 HEADER = struct.Struct(">IQQQ")
 BLOCK_HEADER_LENGTH = 128
 BLOCK_MAGIC: Mapping[Codec, int] = {Codec.NONE: 0xFBDBABCB, Codec.ZSTD: 0xFB534C5A}

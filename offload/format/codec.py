@@ -19,8 +19,6 @@ from catalog.format.commit import Codec
 from offload.errors import InvalidChunk
 from offload.format.block import ChunkRef
 
-__all__ = ["chunk_encoder", "decode_chunk"]
-
 
 def chunk_encoder(codec: Codec, zstd_level: int) -> Callable[[memoryview], bytes | memoryview]:
     """Return a function from raw to stored bytes. Threads must not share it."""

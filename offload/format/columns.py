@@ -32,8 +32,6 @@ from seglog.base.values import dataclass
 from seglog.format.arrow import labels
 from seglog.format.frame import CHECKSUM, HAS_NODE, HAS_TAG, FrameType
 
-__all__ = ["Columns", "decode_columns"]
-
 _PARTS = 5  # of an entry: head, node, tag, data, checksum
 _NODE, _TAG, _DATA = 1, 2, 3
 

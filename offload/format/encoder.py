@@ -32,8 +32,6 @@ from seglog.format.arrays import NDArray, np
 from seglog.format.frame import CHECKSUM, DELETED, HAS_TAG, HEADER, LENGTH_BYTES
 from seglog.format.frames import Frames, joined_headers, scatter
 
-__all__ = ["CHUNK_BYTES", "MAX_TAGS", "EntryTooLarge", "FrameMismatch", "SegmentEncoder", "SegmentSummary"]
-
 CHUNK_BYTES = 1 << 20
 MAX_TAGS = 4096
 

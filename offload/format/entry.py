@@ -37,15 +37,6 @@ from offload.format.arrays import dtypes
 from seglog.format.arrays import NDArray, np
 from seglog.format.frame import MIN_FRAME_BYTES
 
-__all__ = [
-    "ENTRY",
-    "MIN_DATA_LENGTH",
-    "entries",
-    "entry_heads",
-    "entry_starts",
-    "frame_of",
-]
-
 ENTRY = struct.Struct(">IQ")
 
 _FRAME_LEN = struct.Struct("<I")

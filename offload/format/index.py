@@ -50,18 +50,6 @@ from seglog.base.values import dataclass
 if TYPE_CHECKING:
     from offload.format.encoder import SegmentSummary
 
-__all__ = [
-    "ENTRY",
-    "HEADER",
-    "MAGIC",
-    "MAGIC_V2",
-    "IndexObject",
-    "LedgerIndex",
-    "decode_head",
-    "decode_ledger_index",
-    "encode_index",
-]
-
 HEADER = struct.Struct(">IIQQII")
 ENTRY = struct.Struct(">QIQ")
 MAGIC = 0xDE47DE47

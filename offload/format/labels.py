@@ -22,8 +22,6 @@ import functools
 
 from catalog.format.commit import Codec
 
-__all__ = ["FORMAT", "object_metadata", "software_version"]
-
 FORMAT = 1
 
 

@@ -42,8 +42,6 @@ from seglog.base.values import dataclass
 if TYPE_CHECKING:
     from offload.format.encoder import SegmentSummary
 
-__all__ = ["SegmentIndex", "decode_bitmap", "decode_metadata", "encode_metadata", "index_entries"]
-
 VERSION = 1
 _MAX_BLOCK_SIZE = 2**31 - 1  # Pulsar's reader keeps it in a Java int
 _MIN_ENTRY_BYTES = ENTRY.size + MIN_DATA_LENGTH

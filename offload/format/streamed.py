@@ -46,20 +46,6 @@ from offload.errors import InvalidBlock, InvalidIndex
 from offload.format.block import BLOCK_HEADER_LENGTH, BlockRef
 from seglog.base.values import dataclass
 
-__all__ = [
-    "BLOCK_HEADER",
-    "BLOCK_MAGIC",
-    "ENTRY",
-    "HEADER",
-    "LEDGER",
-    "MAGIC",
-    "StreamedBlockHeader",
-    "StreamedIndex",
-    "StreamedLedger",
-    "decode_streamed_block_header",
-    "decode_streamed_index",
-]
-
 HEADER = struct.Struct(">IIQQ")
 LEDGER = struct.Struct(">QII")
 ENTRY = struct.Struct(">QIQ")

@@ -19,8 +19,6 @@ from seglog.errors import InvalidSetting
 from seglog.values import canonical
 from seglog.values.config import TopicConfig
 
-__all__ = ["CARRIED_FROM", "PAUSED", "RESCUED_FROM", "config_change", "config_of", "config_text", "shared_attributes"]
-
 PAUSED = "offload_paused"
 """An attribute: the daemon leaves the topic alone."""
 

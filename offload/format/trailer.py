@@ -34,16 +34,6 @@ from offload.format.entry import ENTRY, MIN_DATA_LENGTH
 from seglog.base.values import dataclass
 from seglog.format.arrays import NDArray, np
 
-__all__ = [
-    "HEADER",
-    "LengthsRef",
-    "decode_directory",
-    "decode_lengths",
-    "decode_trailer",
-    "directory_length",
-    "encode_trailer",
-]
-
 MAGIC = 0x53474C54
 VERSION = 1
 HEADER = struct.Struct(">III")

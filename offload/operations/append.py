@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from seglog import Topic
     from seglog.values.producer import Appended as Answer
 
-__all__ = ["Appended", "Follower", "Format", "RecordSink", "append", "batches", "open_sink"]
-
 _PAUSE_S = 0.5
 _AGAIN_FROM = 429  # Too Many Requests, and statuses of a daemon in trouble: a later try may work.
 

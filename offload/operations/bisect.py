@@ -22,8 +22,6 @@ from offload.operations.points import Resolved
 from seglog import Record
 from seglog.base.values import dataclass
 
-__all__ = ["FirstBad", "Past", "State", "Tried", "Verdict", "bisect"]
-
 
 class Verdict(enum.StrEnum):
     GOOD = "good"

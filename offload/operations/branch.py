@@ -30,27 +30,6 @@ if TYPE_CHECKING:
     from catalog.refs.branch import Distance
     from offload.archive import Archive
 
-__all__ = [
-    "BRANCH_DELETE",
-    "BRANCH_DIFF",
-    "BRANCH_LIST",
-    "BRANCH_PROMOTE",
-    "BRANCH_RENAME",
-    "BRANCH_UNDELETE",
-    "BranchAt",
-    "BranchDeleted",
-    "BranchListed",
-    "BranchParent",
-    "BranchPromoted",
-    "BranchSide",
-    "delete",
-    "diff",
-    "list_branches",
-    "promote",
-    "rename",
-    "undelete",
-]
-
 Name = Annotated[str, About("The branch.", names="branch")]
 
 

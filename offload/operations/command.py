@@ -46,35 +46,6 @@ if TYPE_CHECKING:
     from offload.archive import Archive
     from seglog import Log
 
-__all__ = [
-    "COMMANDS",
-    "LINES_HEADER",
-    "SHOWN_TYPE",
-    "About",
-    "Command",
-    "Directory",
-    "DryRun",
-    "Host",
-    "Parameter",
-    "PlainTopicName",
-    "Reason",
-    "RequestsSeen",
-    "Tell",
-    "TopicName",
-    "Work",
-    "Yes",
-    "always",
-    "command_of",
-    "dry",
-    "hints_of",
-    "parameters_of",
-    "result_types",
-    "schemas",
-    "watch_of",
-    "with_branch",
-    "without_main",
-]
-
 SHOWN_TYPE: Final = "application/vnd.seglog.results"
 """The type of an answer for a client that shows the results to people (`offload.operations.results.message`)."""
 LINES_HEADER: Final = "Seglog-Lines"

@@ -14,8 +14,6 @@ if TYPE_CHECKING:
     from catalog import PastCommit
     from catalog.history import History
 
-__all__ = ["CommitListed", "SegmentListed", "commit_text", "listed", "segment_text", "stat_text"]
-
 
 @dataclass(frozen=True, slots=True)
 class SegmentListed:

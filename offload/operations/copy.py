@@ -13,8 +13,6 @@ from offload.operations.printing import counted, format_bytes, lines
 from seglog import Record
 from seglog.base.values import dataclass
 
-__all__ = ["COPY", "TopicCopied", "copy"]
-
 
 @dataclass(frozen=True, slots=True)
 class TopicCopied:

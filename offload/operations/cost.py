@@ -32,19 +32,6 @@ if TYPE_CHECKING:
     from catalog.gc.survey import Use, VolumeUse
     from offload.operations.command import RequestsSeen
 
-__all__ = [
-    "COST",
-    "S3_STANDARD",
-    "BranchCost",
-    "CostTotal",
-    "OtherCost",
-    "Prices",
-    "RequestCost",
-    "TopicCost",
-    "cost",
-    "parse_prices",
-]
-
 
 @dataclass(frozen=True, slots=True)
 class TopicCost:

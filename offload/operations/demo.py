@@ -26,8 +26,6 @@ from pathlib import Path
 from offload.errors import DirectoryNotEmpty, InvalidParameters, NoSuchFile, OffloadError
 from seglog.base.values import dataclass
 
-__all__ = ["DemoFailed", "DemoStep", "demo"]
-
 _MARK = ".seglog-demo"
 _TOPIC = "events"
 _BRANCH = "before-the-mistake"

@@ -18,14 +18,6 @@ from seglog.base.values import dataclass
 if TYPE_CHECKING:
     from offload.archive import Archive
 
-__all__ = [
-    "DIFF",
-    "DifferingRecord",
-    "PointSide",
-    "RecordShown",
-    "diff",
-]
-
 
 @dataclass(frozen=True, slots=True)
 class PointSide:

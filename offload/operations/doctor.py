@@ -51,16 +51,6 @@ from seglog.client.address import connected
 if TYPE_CHECKING:
     from offload.settings import ServeSettings
 
-__all__ = [
-    "CheckDone",
-    "ClockAhead",
-    "DirectoryChecked",
-    "Left",
-    "doctor",
-    "doctor_directory",
-    "valid_until_ms",
-]
-
 _OUTCOMES = {"kept": "ok", "broken": "failed", "skipped": "skipped"}
 
 

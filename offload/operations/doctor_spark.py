@@ -38,8 +38,6 @@ from seglog import Clock, LogSettings, NotInstalled
 if TYPE_CHECKING:
     from catalog.objects.s3_credentials import CredentialSource
 
-__all__ = ["doctor_spark", "start_session"]
-
 _HINT = "see docs/spark.md for what a cluster needs"
 _TOPIC = "doctor"
 _TASKS_OF_A_CORE = 4  # so that every executor gets some

@@ -33,8 +33,6 @@ from seglog.base.values import dataclass
 from seglog.files.port import Files
 from seglog.process import closing_after
 
-__all__ = ["ExportRequest", "ExportVerified", "PartlyExported", "WrongPart", "export", "export_to", "verify"]
-
 _Progress = Callable[[int, int], None]
 """Takes the last seq that an export has passed, and the last seq of all."""
 

@@ -34,19 +34,6 @@ from seglog.base.errors import Conflict, Corrupt
 from seglog.base.values import dataclass
 from seglog.files.port import Files
 
-__all__ = [
-    "MANIFEST",
-    "ExportDamaged",
-    "ExportDirectory",
-    "ExportRunning",
-    "Exported",
-    "OpenPart",
-    "PartExported",
-    "look",
-    "opened",
-    "sha256_of",
-]
-
 MANIFEST = "manifest.jsonl"
 _PART = "part.tmp"
 _FILE = re.compile(r"seqs-[0-9]{16}-[0-9]{16}\.(raw|jsonl|parquet)", re.ASCII)

@@ -22,8 +22,6 @@ from seglog import NotInstalled, Record
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["Form", "PartWriter", "Sink", "check_installed", "writer_of"]
-
 _ROWS = 65_536
 _GROUP_BYTES = 64 * 1024 * 1024
 _ROW_BYTES = 32

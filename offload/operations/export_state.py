@@ -26,8 +26,6 @@ from seglog import ConcurrentModification, Gap, Record
 from seglog.base.errors import Conflict
 from seglog.base.values import dataclass
 
-__all__ = ["Calls", "ExportBegun", "OtherExport", "Source"]
-
 Calls = Callable[[str, Mapping[str, Any]], Iterator[Any]]
 """Runs a command of the registry by its path, with its arguments, and returns its results."""
 

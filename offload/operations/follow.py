@@ -39,17 +39,6 @@ from offload.settings import TenantSettings, read_settings
 from seglog.base.values import dataclass
 from seglog.files.clock import SystemClock
 
-__all__ = [
-    "FollowOptions",
-    "Follower",
-    "LookFailed",
-    "Looked",
-    "Retry",
-    "TopicFollowed",
-    "TopicUnfollowed",
-    "follow",
-]
-
 _NAMES_EVERY = 12
 """Looks between two searches for new topics: a search lists all names of the remote."""
 

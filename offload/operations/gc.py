@@ -17,27 +17,6 @@ if TYPE_CHECKING:
     from catalog.gc.plan import Garbage
     from catalog.gc.policy import GcReport, KeptVolume
 
-__all__ = [
-    "GC",
-    "GC_APPLY",
-    "GC_EXPLAIN",
-    "GC_PLAN",
-    "DeletedObjects",
-    "GcFinding",
-    "KeptPoint",
-    "KeptStates",
-    "KeyExplained",
-    "PlanListed",
-    "PlannedKey",
-    "PlannedObjects",
-    "WaitingPlan",
-    "YoungSegments",
-    "apply",
-    "explain",
-    "gc",
-    "plan",
-]
-
 
 @dataclass(frozen=True, slots=True)
 class KeptPoint:

@@ -25,14 +25,6 @@ if TYPE_CHECKING:
     from catalog.history import History
     from offload.archive import Archive
 
-__all__ = [
-    "GraphedCommit",
-    "Line",
-    "graph",
-    "graphed",
-    "ordered",
-]
-
 _Place = tuple[str, int]
 """A volume and an LSN."""
 

@@ -39,8 +39,6 @@ from seglog import FileCorrupt, OsFiles, RecordTooLarge
 from seglog.base.values import dataclass
 from seglog.files.port import OpenFile
 
-__all__ = ["GrowingFile", "Place", "PlaceFile"]
-
 #: Returns up to so many bytes from an offset on.
 _Reader: TypeAlias = Callable[[int, int], bytes]
 

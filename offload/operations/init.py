@@ -20,8 +20,6 @@ from offload.wiring import check_remote_apart, open_store
 from seglog.base.errors import Conflict
 from seglog.base.values import dataclass
 
-__all__ = ["AlreadyInitialised", "DirectoryMade", "RemoteState", "init", "init_from"]
-
 
 class AlreadyInitialised(Conflict, OffloadError):
     path: Path

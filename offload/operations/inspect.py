@@ -17,8 +17,6 @@ from offload.read.ledger import OffloadedLedgers, open_ledgers
 from offload.wiring import open_store, path_of
 from seglog.base.values import dataclass
 
-__all__ = ["Inspected", "ShownEntry", "entries", "inspect"]
-
 _INDEX_ENDINGS = ("-index", ".index")  # Pulsar's, and ours
 
 

@@ -25,21 +25,6 @@ from seglog.base.values import dataclass
 from seglog.format.lines import Lines
 from seglog.values.record import LABEL_MAX_BYTES
 
-__all__ = [
-    "SCHEMA",
-    "Batch",
-    "RecordBatch",
-    "RecordLines",
-    "decode_records",
-    "encode_records",
-    "json_batches",
-    "line_batches",
-    "longest_line",
-    "skip",
-    "to_json",
-    "to_line",
-]
-
 SCHEMA = 1
 """The version of the JSON forms of results (`offload.operations.results`)."""
 

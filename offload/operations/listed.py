@@ -5,8 +5,6 @@ The import of `dataclasses` takes longer than `seglog --help` may. So these valu
 
 from __future__ import annotations
 
-__all__ = ["SECTIONS", "ListedCommand", "ListedParameter"]
-
 SECTIONS = ("everyday", "time travel", "names", "operate", "replicate", "repair", "more")
 """The sections of `seglog --help`, in their order. Only `seglog help --all` shows the last one."""
 

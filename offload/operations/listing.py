@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from offload.operations.listed import ListedCommand, ListedParameter
 
-__all__ = ["COMMANDS", "VERSION"]
-
 VERSION = '0.1.0'
 
 COMMANDS = {

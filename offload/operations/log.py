@@ -19,17 +19,6 @@ if TYPE_CHECKING:
     from catalog.history import History
     from offload.archive import Archive
 
-__all__ = [
-    "LOG",
-    "SEGMENTS",
-    "SHOW",
-    "SegmentShown",
-    "log",
-    "segments",
-    "show",
-]
-
-
 _KINDS = ("offload", "delete", "evict", "truncate", "compact", "config", "restore")
 
 

@@ -22,8 +22,6 @@ from seglog import Record
 from seglog.base.values import dataclass
 from seglog.values.record import tag_fits
 
-__all__ = ["Fixed", "Match", "Pattern", "Since", "Tag", "Until", "conditions", "match_of", "pattern_of"]
-
 Since: TypeAlias = Annotated[
     str | None, About("Only records of this time or later, such as 2026-11-21T09:30Z.", names="time")
 ]

@@ -29,32 +29,6 @@ if TYPE_CHECKING:
     from offload.archive import Archive
     from seglog import Log, Topic
 
-__all__ = [
-    "COMPACT",
-    "OFFLOAD",
-    "PAUSE",
-    "RESUME",
-    "RETRY",
-    "SEAL",
-    "UPLOADS",
-    "NothingRewritten",
-    "Offloaded",
-    "Paused",
-    "Retried",
-    "Rewritten",
-    "Sealed",
-    "TopicFailed",
-    "UploadListed",
-    "WouldSend",
-    "compact",
-    "offload",
-    "pause",
-    "resume",
-    "retry",
-    "seal",
-    "uploads",
-]
-
 
 @dataclass(frozen=True, slots=True)
 class Sealed:

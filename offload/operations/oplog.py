@@ -21,15 +21,6 @@ if TYPE_CHECKING:
     from catalog.refs.oplog import NumberedEntry
     from offload.archive import Archive
 
-__all__ = [
-    "OPLOG",
-    "UNDO",
-    "CommitUndone",
-    "Operation",
-    "oplog",
-    "undo",
-]
-
 _LSN = pattern(r"lsn:([0-9]+)(?:@(.+))?", re.ASCII)
 _DIGITS = 19
 

@@ -14,16 +14,6 @@ if TYPE_CHECKING:
     from offload.archive import Archive
     from offload.services.names import TopicPin
 
-__all__ = [
-    "PIN_LIST",
-    "PIN_REFRESH",
-    "PIN_RELEASE",
-    "PinListed",
-    "list_pins",
-    "refresh",
-    "release",
-]
-
 Name = Annotated[str, About("The pin, as `pin list` shows it.")]
 
 

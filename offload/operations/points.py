@@ -22,17 +22,6 @@ if TYPE_CHECKING:
     from offload.archive import Archive
     from seglog import Record
 
-__all__ = [
-    "POINTS",
-    "RESOLVE",
-    "PointListed",
-    "RecordNearby",
-    "Resolved",
-    "Window",
-    "points",
-    "resolve",
-]
-
 _SHOWN_BYTES = 60
 _TAKES_AWAY = ("delete", "evict", "truncate")
 

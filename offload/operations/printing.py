@@ -26,33 +26,6 @@ if TYPE_CHECKING:
     from offload.operations.command import Directory
     from offload.services.previews import Preview
 
-__all__ = [
-    "Output",
-    "Printer",
-    "SeqRange",
-    "WouldTake",
-    "ago_text",
-    "check_meant",
-    "counted",
-    "fitted",
-    "format_bytes",
-    "is_brief",
-    "lines",
-    "parse_bytes",
-    "parse_count",
-    "parse_duration_ms",
-    "parse_span_ms",
-    "parse_span_s",
-    "rows",
-    "shown_time",
-    "span_text",
-    "taking_lines",
-    "time_ms",
-    "would",
-    "would_take",
-    "would_take_text",
-]
-
 _RANGES_SHOWN = 8
 _LONG_AGO = timedelta(days=100)
 _OPTIONAL = {"json": "optional"}  # `OPTIONAL` of offload.operations.results, which imports this module

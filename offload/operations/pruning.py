@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from offload.spark.task import Filter
     from seglog import Topic
 
-__all__ = ["ReadStats", "Skipped", "pruned_here", "pruned_there"]
-
 
 @dataclass(frozen=True, slots=True)
 class ReadStats:

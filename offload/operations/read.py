@@ -27,8 +27,6 @@ from seglog.values.seq_set import SeqSet
 if TYPE_CHECKING:
     from seglog import RecordArrays, Topic
 
-__all__ = ["READ", "TAIL", "matching_seqs", "read", "tail"]
-
 
 def _plain_lines(
     directory: Directory, name: str, start: int | None, end: int | None, at: str | None

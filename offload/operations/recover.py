@@ -10,8 +10,6 @@ from offload.operations.command import Tell
 from offload.recovery import NotRecovered, Recovered
 from offload.settings import TenantSettings
 
-__all__ = ["recover"]
-
 
 def recover(
     directory: Path,

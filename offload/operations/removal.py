@@ -38,18 +38,6 @@ from seglog.values.seq_set import SeqSet
 if TYPE_CHECKING:
     from offload.archive import Archive, Removed
 
-__all__ = [
-    "DELETE",
-    "EVICT",
-    "TRUNCATE",
-    "RecordsDeleted",
-    "RecordsEvicted",
-    "RecordsRemoved",
-    "delete",
-    "evict",
-    "truncate",
-]
-
 _RANGES_TOLD = 100
 _PREVIEW = pattern(r"([0-9]{1,18})-([0-9]{1,18})-[0-9a-f]{16}", re.ASCII)
 

@@ -9,8 +9,6 @@ from offload.operations.command import About, Command, Directory, TopicName
 from offload.operations.printing import counted, lines
 from seglog.base.values import dataclass
 
-__all__ = ["BRANCH_CREATE", "RESTORE", "BranchMade", "create", "restore"]
-
 
 @dataclass(frozen=True, slots=True)
 class BranchMade:

@@ -43,25 +43,6 @@ from offload.operations.lines import SCHEMA, RecordBatch, RecordLines, decode_re
 from offload.operations.lines import to_json as record_json
 from seglog.errors import DaemonError
 
-__all__ = [
-    "ERROR",
-    "GAP",
-    "HIDDEN",
-    "MERGED",
-    "OPTIONAL",
-    "PROGRESS",
-    "RECORD",
-    "json_line",
-    "kind_of",
-    "message",
-    "problem",
-    "progress_line",
-    "result_of",
-    "schema_of",
-    "schemas_of",
-    "to_json",
-]
-
 HIDDEN: Final = MappingProxyType({"json": "hidden"})
 OPTIONAL: Final = MappingProxyType({"json": "optional"})
 MERGED: Final = MappingProxyType({"json": "merged"})

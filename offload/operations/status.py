@@ -23,20 +23,6 @@ if TYPE_CHECKING:
     from offload.archive import Archive
     from seglog import Topic
 
-__all__ = [
-    "STATUS",
-    "Ahead",
-    "ArchivedTopic",
-    "DirectoryShown",
-    "DiskLow",
-    "LocalTopic",
-    "OlderForm",
-    "Shown",
-    "print_status",
-    "status",
-    "status_text",
-]
-
 _TOLD_FROM_MS = 60_000
 _LOW_FACTOR = 4
 

@@ -19,19 +19,6 @@ if TYPE_CHECKING:
     from offload.replication.sync import Synced
     from offload.write.publisher import Published
 
-__all__ = [
-    "RESET",
-    "SYNC",
-    "TAKEOVER",
-    "SyncPosition",
-    "SyncedTopic",
-    "TakenOver",
-    "TopicReset",
-    "reset",
-    "sync",
-    "takeover",
-]
-
 _LOOK_S = 0.2
 
 

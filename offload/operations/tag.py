@@ -14,16 +14,6 @@ if TYPE_CHECKING:
     from catalog.format.control import Tag
     from offload.archive import Archive
 
-__all__ = [
-    "TAG_CREATE",
-    "TAG_DELETE",
-    "TAG_LIST",
-    "TagListed",
-    "create",
-    "delete",
-    "list_tags",
-]
-
 
 @dataclass(frozen=True, slots=True)
 class TagListed:

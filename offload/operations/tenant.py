@@ -35,26 +35,6 @@ from seglog.base.errors import Misuse
 from seglog.base.values import dataclass
 from seglog.errors import NotInstalled
 
-__all__ = [
-    "Asked",
-    "BucketPolicy",
-    "NotTheTenant",
-    "TenantCheck",
-    "TenantDeleted",
-    "TenantGrant",
-    "TenantListed",
-    "TenantPolicy",
-    "WouldDelete",
-    "check",
-    "check_remote_of",
-    "credentials",
-    "delete",
-    "listed",
-    "policy",
-    "policy_of_bucket",
-    "preview",
-]
-
 
 class NotTheTenant(Misuse, OffloadError):
     """The remote is not that of the tenant that the caller names."""

@@ -6,8 +6,6 @@ from offload.errors import InvalidParameters
 from offload.rights import Role, new_token, token_line
 from seglog.base.values import dataclass
 
-__all__ = ["TokenMade", "new"]
-
 
 @dataclass(frozen=True, slots=True)
 class TokenMade:

@@ -30,27 +30,6 @@ if TYPE_CHECKING:
     from offload.archive import Archive
     from seglog import Topic, TopicConfig
 
-__all__ = [
-    "TOPIC_CREATE",
-    "TOPIC_DELETE",
-    "TOPIC_LIST",
-    "TOPIC_SET",
-    "TOPIC_SHOW",
-    "TopicConfigured",
-    "TopicDeleted",
-    "TopicDescribed",
-    "TopicGone",
-    "TopicListed",
-    "TopicMade",
-    "TopicPlaces",
-    "create",
-    "delete",
-    "list_topics",
-    "places_of",
-    "set_config",
-    "show",
-]
-
 
 @dataclass(frozen=True, slots=True)
 class TopicMade:

@@ -5,13 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from catalog.errors import NoSuchBranch, NoSuchTopic
 from offload.operations.command import Command, Directory, DryRun, Yes, dry
 from offload.operations.printing import Output, check_meant
 from seglog.base import forms
 from seglog.base.values import dataclass
-
-__all__ = ["UPGRADE", "DirectoryUpgraded", "VolumeUpgraded", "upgrade"]
 
 _FIRST = (
     "seglog: first give this version to all that read: replicas, Spark jobs, other programs. Then to the writers, and "
@@ -55,6 +52,8 @@ def upgrade(
     check_meant(effect, yes=yes, dry_run=dry_run)
     archive = directory.maybe_archive
     if archive is not None:
+        from catalog.errors import NoSuchBranch, NoSuchTopic  # a client of a daemon needs no catalog
+
         with directory.counting("upgrade"):
             for name in archive.branches.remote_names():
                 try:

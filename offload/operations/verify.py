@@ -34,20 +34,6 @@ from offload.operations.command import Tell, watch_of
 from offload.operations.results import HIDDEN
 from seglog.base.values import dataclass
 
-__all__ = [
-    "DamagedFile",
-    "DamagedObject",
-    "FileChecked",
-    "Note",
-    "ObjectLooked",
-    "ObjectsLooked",
-    "RemoteChecked",
-    "parse_share",
-    "verify",
-    "verify_part",
-    "verify_remote",
-]
-
 
 @dataclass(frozen=True, slots=True)
 class FileChecked:

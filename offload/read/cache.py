@@ -56,8 +56,6 @@ from seglog.base.later import logger, pattern
 from seglog.base.ownership import Owned
 from seglog.files.port import Files, OsFiles
 
-__all__ = ["CachePolicy", "ChunkCache", "Name", "open_cache"]
-
 Name = tuple[bytes, int]
 """The name of a chunk: its segment's id and its offset in the data object."""
 

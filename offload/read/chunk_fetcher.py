@@ -58,8 +58,6 @@ from seglog.base.later import logger
 from seglog.base.ownership import Owned, check_process, is_foreign
 from seglog.base.values import dataclass
 
-__all__ = ["ChunkFetcher", "ChunkRequest", "Fetch", "Pool", "ReadAhead", "in_order", "one_ahead"]
-
 P = ParamSpec("P")
 T = TypeVar("T")
 

@@ -67,8 +67,6 @@ from seglog.format.frame import DELETED, HAS_NODE, HAS_TAG, UNTERMINATED, FrameT
 from seglog.format.frames import read_headers
 from seglog.format.record_arrays import RecordArrays, in_arrays
 
-__all__ = ["ColdReader", "IndexCache", "SingleFlight", "arrays_of_chunk", "records_of_chunk"]
-
 _FEW = 16
 _ENTRY_LENGTH = struct.Struct(">I")
 _FRAME_AT = ENTRY.size - 4  # offset within an entry: the frame's own length fits before the entry's data

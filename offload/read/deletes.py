@@ -21,17 +21,6 @@ from seglog.values.deletes import DeleteWhere
 if TYPE_CHECKING:
     from offload.read.cold_reader import ColdReader
 
-__all__ = [
-    "count_cold",
-    "count_hot",
-    "count_live",
-    "deletions_of",
-    "entries_taken",
-    "last_live_seq",
-    "live_entries",
-    "shown_seqs",
-]
-
 
 def count_hot(topic: Topic, where: DeleteWhere, *, start: int = 1) -> int:
     """Return how many live records a delete would take now.

@@ -35,8 +35,6 @@ from seglog.format.frame import FrameType, read_header
 from seglog.format.index import read_entries
 from seglog.values.layout import number_in
 
-__all__ = ["UnknownObject", "inspect_bytes"]
-
 _BLOCK_MAGICS = {magic.to_bytes(4, "big") for magic in BLOCK_MAGIC.values()}
 _INDEX_MAGIC = INDEX_MAGIC.to_bytes(4, "big")
 _STREAMED_MAGIC = STREAMED_MAGIC.to_bytes(4, "big")

@@ -33,8 +33,6 @@ from offload.format.streamed import MAGIC as STREAMED_MAGIC
 from offload.format.streamed import StreamedIndex, decode_streamed_block_header, decode_streamed_index
 from seglog.base.values import dataclass
 
-__all__ = ["LedgerEntry", "OffloadedLedgers", "open_ledgers"]
-
 _WINDOW_BYTES = 4 << 20
 
 

@@ -28,8 +28,6 @@ from seglog.base.values import dataclass
 if TYPE_CHECKING:
     from catalog.sync import Updates
 
-__all__ = ["LocalChanges", "Replicas", "SyncState"]
-
 
 @dataclass(frozen=True, slots=True)
 class LocalChanges:

@@ -78,8 +78,6 @@ from seglog.base.progress import count
 from seglog.base.values import dataclass
 from seglog.format.frame import DELETED, read_header, record_of
 
-__all__ = ["Rescue", "Reset", "ResetResult"]
-
 _GONE = "seglog.deleted"
 """The tag of a placeholder for a record whose bytes are gone already. The rescue deletes placeholders at once."""
 _ROUNDS = 100

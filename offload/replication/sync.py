@@ -28,8 +28,6 @@ from offload.write.offloader import Offloader
 from offload.write.publisher import Published, Publisher, divergence
 from seglog.base.values import dataclass
 
-__all__ = ["Brought", "Sync", "Synced"]
-
 
 @dataclass(frozen=True, slots=True)
 class Brought:

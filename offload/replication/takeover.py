@@ -32,8 +32,6 @@ from offload.replication.replica import Replicas
 from offload.write.publisher import Publisher
 from seglog import Topic
 
-__all__ = ["Takeover"]
-
 _ROUNDS = 20
 
 

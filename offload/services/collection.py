@@ -16,8 +16,6 @@ from offload.services.parts import ArchiveParts
 from seglog.base.arguments import checked
 from seglog.base.ownership import Owned
 
-__all__ = ["CollectionService", "collector_of"]
-
 
 class CollectionService(Owned):
     """The calls for the operator of GC. `archive.upkeep.collect` is a whole run."""

@@ -43,8 +43,6 @@ from seglog.errors import TopicExists
 from seglog.format.frame import DELETED, read_header, record_of, tombstone
 from seglog.format.frames import Frames, take_apart
 
-__all__ = ["Copying"]
-
 
 class Copying:
     """Copies states of topics, within the remote of an archive or to another one."""

@@ -25,8 +25,6 @@ from seglog.base.values import dataclass
 if TYPE_CHECKING:
     from offload.read.cold_reader import ColdReader
 
-__all__ = ["Difference", "State", "diff_of", "differing_records", "shared_seq"]
-
 _NEARBY_SEQS = 1024
 
 

@@ -29,8 +29,6 @@ from offload.load import is_free
 from offload.services.parts import ArchiveParts
 from seglog import ConcurrentModification
 
-__all__ = ["DirectCommits"]
-
 
 class DirectCommits:
     """Commits that this directory puts into a volume itself, past its log. The caller holds the lock of the topic."""

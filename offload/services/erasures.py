@@ -31,8 +31,6 @@ from offload.context import ArchiveContext
 from offload.write.merging import holds_more
 from seglog.base.values import dataclass
 
-__all__ = ["ErasureState", "Erasures", "collected_after_ms", "erasure_state", "window_ms_here"]
-
 
 def window_ms_here(context: ArchiveContext, name: str, remote_config: Callable[[], str]) -> int:
     """Return the window of a topic or branch in ms, as this directory knows it.

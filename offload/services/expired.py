@@ -17,8 +17,6 @@ from offload.format.topic_config import config_of
 if TYPE_CHECKING:
     from offload.read.cold_reader import ColdReader
 
-__all__ = ["expired_before", "first_since", "own_views", "unexpired"]
-
 
 def expired_before(snapshot: Snapshot, now_ms: int, reader: ColdReader, *, is_branch: bool) -> int:
     """Return the expiry floor: every record below it is past the topic's ttl. Return 1 if no record is, or if there is

@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from offload.format.metadata import SegmentIndex
     from offload.services.undoing import Undone
 
-__all__ = ["HistoryService"]
-
 _ROUNDS = 5
 
 

@@ -27,8 +27,6 @@ from seglog.base.values import dataclass
 if TYPE_CHECKING:
     from offload.services.promotion import Promoted
 
-__all__ = ["BranchService", "PinService", "TagService", "TopicPin"]
-
 
 class BranchService(Owned):
     """The calls about branches. `Archive.restore` makes one."""

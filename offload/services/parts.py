@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from offload.write.port import Uploader
     from offload.write.publisher import Publisher
 
-__all__ = ["ArchiveParts"]
-
 
 class ArchiveParts:
     """What each service of an archive gets: the context, and by name the parts that do the work."""

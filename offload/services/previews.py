@@ -45,8 +45,6 @@ from seglog.base.values import dataclass
 from seglog.values.deletes import DeleteWhere
 from seglog.values.seq_set import SeqSet, seq_set
 
-__all__ = ["Preview", "PreviewService", "SoleNames", "preview_here"]
-
 
 @dataclass(frozen=True, slots=True)
 class Going:

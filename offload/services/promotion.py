@@ -61,8 +61,6 @@ from seglog.base.arguments import WHOLE_MAX
 from seglog.base.progress import count
 from seglog.base.values import dataclass
 
-__all__ = ["Promoted", "Promotion", "RecordCarrier"]
-
 _BATCH_RECORDS = 1024
 _ROUNDS = 20
 

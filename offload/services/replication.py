@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from offload.replication.reset import ResetResult
     from offload.replication.sync import Synced
 
-__all__ = ["ReplicationService"]
-
 
 class ReplicationService(Owned):
     """The calls that follow a topic, write it, or take it over."""

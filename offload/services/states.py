@@ -44,8 +44,6 @@ from seglog.format.frame import DELETED, read_header, record_of
 from seglog.format.record_arrays import RecordArrays, in_arrays
 from seglog.values.names import BRANCH_MARK
 
-__all__ = ["PastState", "PendingCommits", "TopicStates", "hot_records", "pending_commits_of", "range_to_read"]
-
 _NO_VOLUME = Vid.new(0)
 
 

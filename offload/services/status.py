@@ -32,8 +32,6 @@ from seglog.base.arguments import checked
 from seglog.base.ownership import Owned
 from seglog.values.names import BRANCH_MARK
 
-__all__ = ["StatusService"]
-
 
 def _run_statuses(
     segments: Iterable[SegmentRef], commits: Iterable[Commit], attempts: Iterable[Attempt], hot_floor: int

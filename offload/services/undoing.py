@@ -59,8 +59,6 @@ from seglog.base import progress
 from seglog.base.values import dataclass
 from seglog.values.seq_set import SEQ_RANGES_MAX
 
-__all__ = ["PIN_MS", "Undoing", "Undone"]
-
 PIN_MS = 7 * 24 * 3_600_000
 """The lease on the state before the commit (BACK-2). A GC run ends sooner."""
 

@@ -43,8 +43,6 @@ from seglog.base.values import dataclass
 if TYPE_CHECKING:
     from offload.write.publisher import Published
 
-__all__ = ["UpkeepService", "VolumeForm"]
-
 _ROUNDS = 8
 _ORPHAN_AGE_MS = 24 * 3600 * 1000  # longer than any upload takes
 

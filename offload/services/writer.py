@@ -19,8 +19,6 @@ from offload.services.results import OffloadResult, Removed, TopicRemoved
 from seglog import ConcurrentModification, DeleteOp, Topic, TruncateOp
 from seglog.values.deletes import DeleteWhere
 
-__all__ = ["Writer", "deleted_from", "take_here", "truncate_here"]
-
 _ROUNDS = 20
 
 

@@ -22,8 +22,6 @@ from offload.read.deletes import count_live, live_entries
 from offload.spark.selection import Conditions, Selection, select
 from seglog.base.values import dataclass
 
-__all__ = ["GROUPING_COLUMNS", "Aggregate", "Row", "TopicView", "aggregate", "groups"]
-
 GROUPING_COLUMNS = ("topic", "tag")
 _MOST_GROUPS = 100_000  # more of them do not belong into one message
 

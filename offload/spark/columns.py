@@ -28,16 +28,6 @@ from seglog.values.arrow import arrow_schema
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = [
-    "ALL_COLUMNS",
-    "EXPORT_COLUMNS",
-    "NEVER_NULL",
-    "WITHOUT_DATA",
-    "Column",
-    "columns_of",
-    "export_schema",
-]
-
 
 @dataclass(frozen=True, slots=True)
 class Column:

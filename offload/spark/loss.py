@@ -38,8 +38,6 @@ from seglog.base.errors import Conflict
 from seglog.base.values import dataclass
 from seglog.errors import SeqOutOfRange
 
-__all__ = ["EVICTED", "DataLoss", "Loss", "check_loss", "continued", "raise_losses"]
-
 EVICTED = "were evicted before the stream read them"
 _TRUNCATED = "were truncated after the stream gave them"
 _UNKNOWN = "may have been truncated after the stream gave them, for garbage collection took the commits that tell it"

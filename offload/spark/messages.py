@@ -96,19 +96,6 @@ from offload.spark.options import Verify
 from offload.spark.task import Filter, Needs, NumberedChunk, Op, Piece, Task
 from seglog.base.errors import Misuse
 
-__all__ = [
-    "MAX_BYTES",
-    "PROTOCOL",
-    "InvalidMessage",
-    "decode_filter",
-    "decode_message",
-    "decode_task",
-    "encode_filter",
-    "encode_message",
-    "encode_task",
-    "read_message",
-]
-
 PROTOCOL = 1
 MAX_BYTES = 64 * 1024 * 1024
 

@@ -30,18 +30,6 @@ from offload.spark.pin import PinnedTopic
 from seglog.base.errors import Misuse
 from seglog.base.values import dataclass
 
-__all__ = [
-    "BatchRange",
-    "InvalidOffset",
-    "Offset",
-    "Position",
-    "decode_offset",
-    "encode_offset",
-    "name_of",
-    "offset_text",
-    "ranges",
-]
-
 
 class InvalidOffset(Misuse, OffloadError):
     """The offset of a stream is not one of this source."""

@@ -12,8 +12,6 @@ from typing import Any
 
 from offload.errors import InvalidOption, UnsupportedOption
 
-__all__ = ["INT64_MAX", "NUMBER", "OptionTexts", "moment_ms", "named"]
-
 NUMBER = re.compile(r"[1-9][0-9]{0,19}", re.ASCII)
 INT64_MAX = 2**63 - 1
 _MILLISECONDS = re.compile(r"[0-9]{1,15}", re.ASCII)

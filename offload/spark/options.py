@@ -66,19 +66,6 @@ from offload.errors import InvalidOption
 from offload.spark.option_texts import INT64_MAX, NUMBER, OptionTexts, named
 from seglog.base.values import dataclass
 
-__all__ = [
-    "EARLIEST",
-    "KNOWN_OPTIONS",
-    "STREAM_ONLY",
-    "Positions",
-    "ReadOptions",
-    "TopicPattern",
-    "Verify",
-    "checked_seq",
-    "parse_options",
-    "read_options",
-]
-
 KNOWN_OPTIONS = (
     "path", "topic", "branch", "versionAsOf", "timestampAsOf", "startingSeq", "endingSeq", "startingTimestamp",
     "endingTimestamp", "tag", "columns", "includeMetadata", "failOnDataLoss", "verify", "reader", "maxPartitionBytes",

@@ -20,8 +20,6 @@ from offload.spark.selection import SelectedChunk, Selection
 from offload.spark.task import Filter, Needs, Piece, Task
 from seglog.base.values import dataclass
 
-__all__ = ["TaskSize", "packed"]
-
 _MIB = 1024 * 1024
 _SEGMENT_BYTES = _MIB
 _SMALLEST_TASK_BYTES = 32 * _MIB  # below that, a task's fixed cost weighs more than what it gains

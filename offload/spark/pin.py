@@ -34,8 +34,6 @@ from offload.spark.option_texts import moment_ms
 from offload.spark.options import ReadOptions, TopicPattern
 from seglog.base.values import dataclass
 
-__all__ = ["Pin", "PinnedTopic", "decode_pin", "encode_pin", "pin_topics"]
-
 _TOPICS_AT_A_TIME = 16
 _log = logging.getLogger(__name__)
 

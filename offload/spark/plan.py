@@ -34,8 +34,6 @@ from offload.spark.task import Filter, Needs, Op, Task
 from seglog.base.values import dataclass
 from seglog.files.clock import SystemClock
 
-__all__ = ["Plan", "Query", "Remote", "pin", "plan"]
-
 _PARALLELISM = 32  # of a cluster that nothing is known of
 _TOPICS_AT_A_TIME = 16
 

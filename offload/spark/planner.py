@@ -44,8 +44,6 @@ from offload.spark.stream_options import StreamOptions, parse_any_options, parse
 from offload.wiring import credential_finder
 from seglog.errors import SeglogError
 
-__all__ = ["Planner", "main", "serve"]
-
 _REMOTES = 4
 _STREAMS = 64
 _Json = dict[str, Any]

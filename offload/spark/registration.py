@@ -23,8 +23,6 @@ from pyspark.errors import AnalysisException
 
 from offload.spark.source import PythonDataSource, SeglogDataSource
 
-__all__ = ["JAR", "register", "why_python"]
-
 JAR = Path(__file__).parent / "jvm" / "seglog-spark.jar"
 _MANIFEST, _SPARK = "META-INF/MANIFEST.MF", "Spark-Version: "
 _TAKEN = "DATA_SOURCE_ALREADY_EXISTS"

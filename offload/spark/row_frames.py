@@ -28,8 +28,6 @@ from seglog.format.dtypes import HEADERS
 from seglog.format.frame import HAS_NODE, HAS_TAG, LABEL_MAX_BYTES, FrameType
 from seglog.format.frames import Frames, assembled
 
-__all__ = ["RowFrames", "check_columns"]
-
 _COLUMNS: Mapping[str, tuple[str, ...]] = {
     "value": ("binary", "string"),
     "tag": ("string",),

@@ -36,8 +36,6 @@ from seglog.base.values import dataclass
 from seglog.format.arrow import timestamps
 from seglog.format.frame import DELETED
 
-__all__ = ["scan"]
-
 _READ_BYTES = 8 * 1024 * 1024
 _READS_AT_A_TIME = 2
 _SMALL_READS_AT_A_TIME = 16

@@ -22,8 +22,6 @@ from offload.format.metadata import SegmentIndex, decode_bitmap
 from offload.spark.task import Filter, NumberedChunk, Op
 from seglog.base.values import dataclass
 
-__all__ = ["Conditions", "SelectedChunk", "Selection", "conditions_of", "may_show", "meets", "select"]
-
 _INT64_MAX = 2**63 - 1
 _ORDERS: Mapping[Op, Callable[[int, int], bool]] = {
     Op.LT: operator.lt,

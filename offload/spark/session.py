@@ -8,8 +8,6 @@ from offload.errors import OffloadError
 from seglog import NotInstalled
 from seglog.base.errors import Unavailable
 
-__all__ = ["JavaNotStarted", "new_session"]
-
 
 class JavaNotStarted(Unavailable, OffloadError):
     """PySpark found no Java, or Java ended at once. Its own message is on standard error."""

@@ -39,14 +39,6 @@ if TYPE_CHECKING:
     from offload.spark.stream_reader import SeglogStreamReader
     from offload.spark.writer import SeglogStreamWriter, SeglogWriter
 
-__all__ = [
-    "PythonDataSource",
-    "SeglogDataSource",
-    "SeglogReader",
-    "read_partition",
-    "schema_of",
-]
-
 _PYTHON_NAME = "seglog_python"  # the jar has it, too: SeglogProvider.PYTHON
 
 _TYPES: dict[str, type[DataType]] = {

@@ -18,8 +18,6 @@ from offload.wiring import environment_source, open_store
 if TYPE_CHECKING:
     from offload.read.cold_reader import ColdReader
 
-__all__ = ["open_remote", "reader_of", "store_of"]
-
 
 def open_remote(url: str, kms_key_id: str = "") -> ObjectStore:
     """Return the store behind a remote. What it writes has the KMS key. Raises `InvalidRemote`."""

@@ -50,8 +50,6 @@ from offload.spark.stream_options import LATEST, StreamOptions
 from seglog.base.values import dataclass
 from seglog.files.clock import SystemClock
 
-__all__ = ["Stream"]
-
 _COLLECTED = "cannot be read as the stream planned them, for garbage collection took that version"
 _GONE = "are gone, for their branch was deleted"
 _log = logging.getLogger(__name__)

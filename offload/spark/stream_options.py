@@ -38,8 +38,6 @@ from offload.spark.options import (
 )
 from seglog.base.values import dataclass
 
-__all__ = ["LATEST", "STREAM_OPTIONS", "StreamOptions", "parse_any_options", "parse_stream_options"]
-
 LATEST = -1
 _READ_ONLY = ("versionAsOf", "timestampAsOf", "endingSeq", "endingOffsets", "endingTimestamp", "pinSeconds", "kmsKeyId")
 _ALIASES = {

@@ -31,8 +31,6 @@ if TYPE_CHECKING:
     from offload.spark.plan import Remote
     from offload.spark.stream import Stream
 
-__all__ = ["SeglogStreamReader"]
-
 
 class SeglogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type: ignore[misc]  # as in source
     def __init__(self, options: StreamOptions, schema: StructType) -> None:

@@ -13,8 +13,6 @@ from offload.format.block import ChunkRef
 from offload.spark.options import Verify
 from seglog.base.values import dataclass
 
-__all__ = ["Filter", "Needs", "NumberedChunk", "Op", "Piece", "Task"]
-
 
 class Op(enum.StrEnum):
     EQ = "eq"

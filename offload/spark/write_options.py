@@ -22,8 +22,6 @@ from offload.load import LoadRequest
 from offload.settings import CODEC_NAMES
 from offload.spark.option_texts import OptionTexts
 
-__all__ = ["parse_write_options"]
-
 _WRITE_OPTIONS = ("path", "topic", "branch", "idempotencyKey", "codec", "takeOver", "kmsKeyId")
 _INTERNAL = "partitionRows"
 _OF_SPARK = frozenset({"checkpointlocation", "queryname", "reader"})

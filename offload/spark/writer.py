@@ -32,8 +32,6 @@ if TYPE_CHECKING:
 
     from offload.load import Load, Loaded, LoadedPart, LoadRequest
 
-__all__ = ["LoadMessage", "SeglogStreamWriter", "SeglogWriter"]
-
 _log = logging.getLogger(__name__)
 _QUERY_ID = "sql.streaming.queryId"  # Spark's names of the local properties of a query's tasks
 _ONE_PARTITION = "write from one partition, df.coalesce(1), or use a session in which `register` returns jvm"

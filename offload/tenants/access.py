@@ -22,8 +22,6 @@ from offload.settings import Settings
 from seglog.base.values import dataclass
 from seglog.errors import InvalidSetting
 
-__all__ = ["GrantedCredentials", "TenantAccess", "access_of", "granted_in", "policy_text", "request_of"]
-
 _SESSION_NAME_MAX = 64
 _TAIL = 12
 

@@ -13,8 +13,6 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from typing import Any
 
-__all__ = ["open_aio_client", "warm"]
-
 _WARM = {"region_name": "us-east-1", "aws_access_key_id": "none", "aws_secret_access_key": "none"}
 _warmed: set[str] = set()
 

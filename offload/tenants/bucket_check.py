@@ -24,8 +24,6 @@ from catalog.objects.s3_credentials import FoundCredentials
 from offload.tenants.aio_clients import open_aio_client, warm
 from seglog.base.values import dataclass
 
-__all__ = ["BucketCheck", "Outcome", "check_bucket"]
-
 _TIMEOUTS = {"connect_timeout": 5, "read_timeout": 15}
 _ANSWER_S = 30
 _DENIED = frozenset({"AccessDenied", "AllAccessDisabled"})

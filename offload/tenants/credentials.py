@@ -49,8 +49,6 @@ from offload.tenants.aio_clients import open_aio_client, warm
 from seglog.base.values import dataclass
 from seglog.errors import NotInstalled
 
-__all__ = ["RENEW_AGAIN_S", "Kept", "Refresher", "SingleTenant", "TenantCredentials", "assume_role"]
-
 RENEW_AGAIN_S = 5.0
 
 _DUE_AT = 2 / 3

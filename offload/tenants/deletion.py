@@ -29,8 +29,6 @@ from offload.errors import OffloadError
 from seglog.base.errors import Conflict
 from seglog.base.values import dataclass
 
-__all__ = ["Contents", "Deletion", "TenantWritten", "contents_of", "delete_all", "lifecycle_rule"]
-
 _BATCH = 1000
 _SHOWN = 3
 _NAMES = (keys.refs_prefix(), keys.tags_prefix(), keys.pins_prefix())

@@ -19,8 +19,6 @@ from seglog import SETTINGS_FILE
 from seglog.base.errors import Misuse
 from seglog.files.port import OsFiles, replace_atomically
 
-__all__ = ["OWNER_FILE", "OtherTenant", "UnsafeDirectory", "check_directory", "check_root", "claim", "data_directories"]
-
 OWNER_FILE = "tenant"
 _META = "meta"
 

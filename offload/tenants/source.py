@@ -9,8 +9,6 @@ from offload.settings import Settings
 if TYPE_CHECKING:
     from catalog.objects.s3_credentials import CredentialSource
 
-__all__ = ["source_of"]
-
 
 def source_of(settings: Settings, url: str | None) -> CredentialSource | None:
     """Return the credentials of the directory's tenant for the remote `url`; None for those of the AWS environment.

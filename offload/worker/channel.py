@@ -25,8 +25,6 @@ from offload.errors import OffloadError
 from seglog.base.errors import Unavailable
 from seglog.base.values import dataclass
 
-__all__ = ["CarriedError", "Channel", "WorkerFailed"]
-
 _HEADER = struct.Struct(">IB")
 _MAX_DESCRIPTORS = 2
 

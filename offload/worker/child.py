@@ -51,8 +51,6 @@ from seglog.reading.sealed import OpenedSegment
 if TYPE_CHECKING:
     from catalog.objects.s3_credentials import FoundCredentials
 
-__all__ = ["Answer", "Begin", "Done", "Failed", "FramesRead", "Part", "Question", "RequestDone", "main"]
-
 _REPORT_S = 0.25  # between reports of bytes
 
 

@@ -42,8 +42,6 @@ from seglog.reading.sealed import SealedFiles
 if TYPE_CHECKING:
     from catalog.objects.s3_credentials import CredentialSource, FoundCredentials
 
-__all__ = ["RequestLimiter", "WorkerDied", "WorkerPool"]
-
 _NICE = 10  # the kernel derives the I/O priority from it
 _LOOK_S = 0.1  # between checks whether to stop
 # The child gets the parent's path, so that both run the same code.

@@ -26,8 +26,6 @@ from collections.abc import Sequence
 from seglog import SegmentInfo
 from seglog.base.values import dataclass
 
-__all__ = ["AttemptState", "SegmentRange", "is_due", "plan_range"]
-
 
 class AttemptState(enum.StrEnum):
     PLANNED = "planned"

@@ -23,8 +23,6 @@ from catalog import SegmentView, Snapshot, Vid
 if TYPE_CHECKING:
     from offload.read.cold_reader import ColdReader
 
-__all__ = ["MergeLimits", "all_to_erase", "holds_more", "ranges_of_one_log", "ranges_to_merge", "to_erase"]
-
 
 class MergeLimits(NamedTuple):
     """The numbers of MERGE-1."""

@@ -11,8 +11,6 @@ from seglog import Topic
 if TYPE_CHECKING:
     from offload.write.segment_upload import UploadJob
 
-__all__ = ["Uploader"]
-
 
 class Uploader(Protocol):
     def upload(

@@ -72,8 +72,6 @@ from seglog import Elsewhere
 from seglog.base.later import logger
 from seglog.base.values import dataclass
 
-__all__ = ["Published", "Publisher", "divergence", "make_due_checkpoint", "rebased"]
-
 UNDO_LATE_MS = 3 * 24 * 3_600_000
 
 _ROUNDS = 20

@@ -19,8 +19,6 @@ from offload.format.trailer import decode_trailer
 from offload.read.chunk_fetcher import in_order
 from seglog.base.progress import count
 
-__all__ = ["check_data", "check_index", "check_published", "check_segment"]
-
 _READ_BYTES = 8 * 1024 * 1024
 _READS_AT_A_TIME = 4
 

@@ -32,8 +32,6 @@ from seglog import NoSuchSegment, SegmentCut, WarmDirectoryTaken
 from seglog.tiers.segment_store import Part, SegmentId, SegmentStores
 from seglog.values import canonical
 
-__all__ = ["ObjectSegmentStore", "warm_stores"]
-
 
 def warm_stores(store: ObjectStore, place: str) -> SegmentStores:
     """Return the stores for `seglog.open`. The caller closes `store` itself, after the log. Raises `InvalidName`."""

@@ -38,8 +38,6 @@ from seglog.errors import LogClosed, OtherLoop, TopicFull
 from seglog.maintenance.checkpoint import wait_for_room
 from seglog.writing.append import PendingAppend, begin_append, finish_append
 
-__all__ = ["AppendQueue", "LoopTime", "commit"]
-
 _FIRST_PAUSE = 64
 _LONGEST_PAUSE = 65_536
 _Outcomes: TypeAlias = dict[Part, Outcome]

@@ -20,8 +20,6 @@ from seglog.maintenance.plan import Retention
 from seglog.process import closing_after
 from seglog.values.config import TopicConfig
 
-__all__ = ["AsyncLog", "open"]
-
 
 @checked
 def open(path: str | os.PathLike[str], *, loop_wait_ms: float = 0, **options: Any) -> AsyncLog:

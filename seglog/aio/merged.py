@@ -12,8 +12,6 @@ from typing import Any, TypeAlias
 
 from seglog.writing.append import AppendOptions
 
-__all__ = ["Ack", "Kind", "Outcome", "Part", "Waiting", "merged", "own_error", "steps_of"]
-
 # The most bytes of merged appends. Further appends are another entry of the same group.
 _MERGED_MAX_BYTES = 16 * 1024 * 1024
 

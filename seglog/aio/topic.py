@@ -36,8 +36,6 @@ from seglog.writing.append import PLAIN, append, check_append
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["AsyncTopic"]
-
 _READ_RECORDS = 1024
 _READ_BYTES = 1024 * 1024
 _Given = ParamSpec("_Given")

@@ -47,8 +47,6 @@ from typing import Annotated, Any, Final, Literal, NamedTuple, Protocol, TypeAli
 from seglog.base.errors import InvalidArgument, SeglogError
 from seglog.base.values import dataclass
 
-__all__ = ["TEXT", "WHOLE_MAX", "Kind", "Within", "checked", "kind_of", "show_frames", "taken"]
-
 #: SQLite, Java and Spark have signed numbers of 64 bits.
 WHOLE_MAX: Final = 2**63 - 1
 _NUMBER_MAX: Final = 1_000_000_000

@@ -31,17 +31,6 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any, ClassVar, dataclass_transform
 
-__all__ = [
-    "Conflict",
-    "Corrupt",
-    "InvalidArgument",
-    "Missing",
-    "Misuse",
-    "OpenedByParent",
-    "SeglogError",
-    "Unavailable",
-]
-
 
 @dataclass_transform()
 class SeglogError(Exception):

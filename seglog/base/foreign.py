@@ -13,8 +13,6 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from importlib.machinery import ModuleSpec
 
-__all__ = ["foreign_text"]
-
 _ROOT = __file__.rpartition("seglog/base/foreign.")[0]
 
 

@@ -14,7 +14,5 @@ FORM-3  The manifest of the newer form is durable before the first frame that ne
 FORM-4  A form does not go back.
 """
 
-__all__ = ["NEWEST"]
-
 NEWEST = 2
 """The newest form that this software reads and writes."""

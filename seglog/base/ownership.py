@@ -25,8 +25,6 @@ from weakref import WeakSet
 
 from seglog.base.errors import OpenedByParent
 
-__all__ = ["Owned", "check_process", "is_foreign"]
-
 _KEPT = frozenset({"__weakref__", "__dict__", "__slots__"})
 
 

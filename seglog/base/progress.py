@@ -14,8 +14,6 @@ from dataclasses import field
 
 from seglog.base.values import dataclass
 
-__all__ = ["Watch", "count", "unwatched", "watching"]
-
 Watch = Callable[[str, int, int | None, str], None]
 """Takes the progress of a run: the phase, the part that is done, the total or None, and the unit."""
 

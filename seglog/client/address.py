@@ -22,8 +22,6 @@ from seglog.errors import InvalidArgument
 if TYPE_CHECKING:
     import socket
 
-__all__ = ["SOCKET_FILE", "Address", "address_in", "address_of", "check_token", "connected", "is_served"]
-
 _WANTED = "an address as https://host:7373, http://host:7373 or unix:DIR"
 _PORTS = {"http": 80, "https": 443}
 SOCKET_FILE: Final = "seglog.sock"

@@ -19,18 +19,6 @@ from seglog.errors import DaemonError, DaemonGone, SeglogError
 from seglog.values.producer import Appended
 from seglog.values.protocols import Bounds
 
-__all__ = [
-    "Receipt",
-    "bounds_of",
-    "error_of",
-    "error_of_line",
-    "failure_of",
-    "problem_of",
-    "receipt_of",
-    "refusal_of",
-    "unfit",
-]
-
 _HINT_UNSENT = "look whether a daemon serves this address, then try again"
 _EXIT_CODES = {400: 2, 401: 2, 403: 2, 404: 3, 409: 4, 410: 3, 412: 4, 413: 2, 415: 2, 421: 2, 422: 2, 431: 2}
 

@@ -20,8 +20,6 @@ from seglog.client.commands import (
 from seglog.client.driver import Driver
 from seglog.values.protocols import DeleteArguments, Removed
 
-__all__ = ["RemoteArchive", "RemoteBranches"]
-
 
 class RemoteArchive:
     """The archive of a daemon: `Client.archive`. Its calls are those of `offload.Archive`.

@@ -24,21 +24,6 @@ from seglog.client.retries import Call, Retries, after, is_reached
 from seglog.errors import AppendUnknown, BatchReused, DaemonError, InvalidArgument, ProducerGap, SeglogError
 from seglog.values.producer import ProducerBatch
 
-__all__ = [
-    "IN_FLIGHT",
-    "Batching",
-    "NumberedBatch",
-    "Outbox",
-    "Window",
-    "added",
-    "answered",
-    "due",
-    "has_room",
-    "sent",
-    "wait_s",
-    "written",
-]
-
 IN_FLIGHT: Final = 5
 """The log knows the seqs of the last five batches of a producer (seglog.values.producer)."""
 _HEAD_BYTES = 4

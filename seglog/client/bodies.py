@@ -17,8 +17,6 @@ from typing import Any, Final
 from seglog.values.byte_strings import byte_strings
 from seglog.values.record import Gap, Record
 
-__all__ = ["JSON_LINES_TYPE", "LINES_TYPE", "VALUES_TYPE", "encode_values", "item_of", "lines_of", "object_of"]
-
 VALUES_TYPE: Final = "application/vnd.seglog.values"
 LINES_TYPE: Final = "application/vnd.seglog.lines"
 JSON_LINES_TYPE: Final = "application/x-ndjson"

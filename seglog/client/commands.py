@@ -18,21 +18,6 @@ from seglog.client.connections import Answer, Request
 from seglog.values.protocols import DeleteArguments, Removed
 from seglog.values.seq_set import seq_set
 
-__all__ = [
-    "Asking",
-    "RemoteBranch",
-    "RemoteOffloaded",
-    "RemoteRestored",
-    "branches_of",
-    "change_of",
-    "delete_of",
-    "evict_of",
-    "offload_of",
-    "restore_of",
-    "seal_of",
-    "truncate_of",
-]
-
 _SHOWN_TYPE: Final = "application/vnd.seglog.results"
 _YEAR_10000_MS: Final = 253_402_300_800_000
 _Result = TypeVar("_Result")

@@ -28,8 +28,6 @@ if TYPE_CHECKING:
 
     from seglog.values.producer import ProducerBatch
 
-__all__ = ["Answer", "Broken", "Connections", "Lost", "Outcome", "Request", "Stream", "tls_context"]
-
 _CONNECT_S = 10.0
 _PIECE_BYTES = 64 * 1024
 _IDLE_MAX = 16

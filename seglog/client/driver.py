@@ -19,8 +19,6 @@ from seglog.values.record import Gap, Record
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["Driver"]
-
 _Result = TypeVar("_Result")
 
 

@@ -14,8 +14,6 @@ from seglog.client.driver import Driver
 from seglog.client.requests import AppendLabels
 from seglog.errors import Misuse
 
-__all__ = ["RemoteProducer"]
-
 
 class RemoteProducer:
     """A producer of a topic, made by `RemoteTopic.producer`. Safe for many threads.

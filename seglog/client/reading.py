@@ -38,8 +38,6 @@ from seglog.values.record import Gap, Record
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["ArrowReading", "Following", "Reading", "place_of"]
-
 _EPOCH, _HEAD = "seglog-epoch", "seglog-head"
 _Item: TypeAlias = "Record | Gap"
 _Version: TypeAlias = "tuple[str | None, str | None]"

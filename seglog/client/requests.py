@@ -19,25 +19,6 @@ if TYPE_CHECKING:
     from seglog.values.producer import ProducerBatch
     from seglog.values.protocols import AppendArguments
 
-__all__ = [
-    "ARROW_TYPE",
-    "EVENTS_TYPE",
-    "INCARNATION",
-    "PAGE_BYTES",
-    "PAGE_RECORDS",
-    "AppendLabels",
-    "Asked",
-    "append_of",
-    "append_request",
-    "bounds_request",
-    "follow_request",
-    "header_text",
-    "page_request",
-    "read_request",
-    "topics_request",
-    "truncate_request",
-]
-
 INCARNATION: Final = "seglog-incarnation"
 EVENTS_TYPE: Final = "text/event-stream"
 ARROW_TYPE: Final = "application/vnd.apache.arrow.stream"

@@ -20,8 +20,6 @@ from seglog.client.answers import error_of, problem_of
 from seglog.client.connections import Lost, Outcome, Request
 from seglog.errors import AppendUnknown, InvalidArgument, ProducerGap, SeglogError
 
-__all__ = ["Again", "Call", "Retries", "after", "is_reached"]
-
 _AGAIN = frozenset({408, 429, 500, 502, 503, 504, 507})
 _UNSURE = frozenset({500, 502, 503, 504})
 _REFUSALS = frozenset({"Stopping", "LogClosed"})

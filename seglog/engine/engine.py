@@ -51,8 +51,6 @@ from seglog.wal.committer import Committer
 from seglog.wal.manifest import Encoder, WalPosition
 from seglog.wal.wal import Wals, first_ordinal
 
-__all__ = ["HINT", "Engine", "Room", "change", "doing", "give_up_ballast"]
-
 _logger = logger("seglog.engine.engine")
 _SPARE_BYTES = 1024 * 1024
 HINT = "free some space on its disk, or lower log.disk_reject_bytes and open the log again; appends then work again"

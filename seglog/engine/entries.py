@@ -31,25 +31,6 @@ from seglog.values.producer import AppendedBatch
 from seglog.values.record import Gap
 from seglog.wal.group_commit import Entry
 
-__all__ = [
-    "AppendEntry",
-    "ConfigEntry",
-    "CreateEntry",
-    "DeleteEntry",
-    "EphemeralEntry",
-    "EvictEntry",
-    "TopicDeleteEntry",
-    "TruncateEntry",
-    "UndeleteEntry",
-    "apply_delete",
-    "apply_evict",
-    "apply_truncate",
-    "apply_undelete",
-    "delete_ephemeral",
-    "new_state",
-]
-
-
 _JOINED_MAX_BYTES = 4096
 
 

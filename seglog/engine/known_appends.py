@@ -17,8 +17,6 @@ from seglog.errors import TooManyKeys
 from seglog.values.append_key import Key, KeyedAppend
 from seglog.values.producer import AppendedBatch, Producer, with_batch
 
-__all__ = ["KEYS_MAX", "PRODUCERS_MAX", "Keys", "Producers"]
-
 #: The most producers that a topic knows.
 PRODUCERS_MAX = 10_000
 #: The most keys that a topic knows. They take 3 MB of memory, and with 36 bytes each 0.9 MB of a manifest.

@@ -25,8 +25,6 @@ from seglog.values.record import Gap
 from seglog.values.seq_set import SeqSet
 from seglog.wal.manifest import ActiveMeta, TopicMeta
 
-__all__ = ["TopicState", "active_meta", "check_all_hot", "reclaimable", "relocated"]
-
 
 @dataclass(slots=True, eq=False)
 class TopicState:

@@ -32,8 +32,6 @@ from seglog.format.frame import DELETED
 from seglog.segments.batch import FRAME_BATCH_MAX_BYTES, FRAME_BATCH_MAX_RECORDS, FrameBatch
 from seglog.values.deletes import DeleteOp
 
-__all__ = ["MEMORY", "EphemeralBuffer", "Memory", "Tail", "held_bytes"]
-
 _NO_FILE = 0
 # The WAL file, the offset and length of the frame there, and the time of the record. `dtypes.ROWS` is the same.
 _ROW = struct.Struct("<QIIQ")

@@ -19,8 +19,6 @@ from seglog.base.ownership import Owned
 from seglog.errors import CalledWithin
 from seglog.process import OwnLock
 
-__all__ = ["Background", "InCaller", "Upkeep", "UpkeepFactory"]
-
 
 class Upkeep(Protocol):
     def wake(self) -> None:

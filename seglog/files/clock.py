@@ -21,8 +21,6 @@ from typing import Protocol
 
 from seglog.base.later import logger
 
-__all__ = ["JUMP_MS", "Clock", "ClockWatch", "SystemClock"]
-
 JUMP_MS = 24 * 3600 * 1000
 _logger = logger("seglog.files.clock")
 

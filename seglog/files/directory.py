@@ -36,17 +36,6 @@ from seglog.errors import DirectoryInUse, DirectoryNotWritable, InvalidSetting
 from seglog.files.port import Files, OsFiles, replace_atomically
 from seglog.values.config import NO_VARIABLES, SETTINGS_FILE, LogSettings, from_section, moved, toml_lines
 
-__all__ = [
-    "DirectoryLock",
-    "SharedLock",
-    "default_toml",
-    "in_memory_kind",
-    "kind_of_mount",
-    "load_settings",
-    "read_sections",
-    "write_default",
-]
-
 _TEXT_MAX_BYTES = 512
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY
 _NOT_LOCKABLE = (errno.EBADF, errno.EINVAL, errno.ENOLCK, errno.EOPNOTSUPP)

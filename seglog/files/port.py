@@ -34,20 +34,6 @@ from seglog.base.arguments import checked
 from seglog.base.ownership import Owned
 from seglog.errors import FileCorrupt, TooManyOpenFiles
 
-__all__ = [
-    "NO_DESCRIPTOR",
-    "READ_AHEAD_BYTES",
-    "Files",
-    "OpenFile",
-    "OsFiles",
-    "ReadAheadBuffer",
-    "ReadOnlyFiles",
-    "Readable",
-    "enter",
-    "leave",
-    "replace_atomically",
-]
-
 NO_DESCRIPTOR = (errno.EMFILE, errno.ENFILE)
 
 

@@ -32,8 +32,6 @@ from seglog.format.frame import (
 from seglog.format.frames import framed, scatter
 from seglog.format.lines import Lines
 
-__all__ = ["EncodedFrames", "LargeValue", "encode_appends"]
-
 #: Frames that lie one after the other in a few byte strings, the length of each frame, and the sum of the lengths.
 EncodedFrames: TypeAlias = tuple[Sequence[bytes], Sequence[int], int]
 

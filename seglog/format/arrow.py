@@ -23,8 +23,6 @@ if TYPE_CHECKING:
 else:
     pa, pc = Later("pyarrow"), Later("pyarrow.compute")
 
-__all__ = ["labels", "read_as_arrow", "timestamps"]
-
 _NODE, _TAG, _VALUE = 0, 1, 2
 _PARTS = 4  # of a record: node, tag, value, and all up to the next node
 

@@ -45,8 +45,6 @@ from seglog.format.frame import HEADER, LENGTH_BYTES, MIN_FRAME_BYTES, FrameType
 from seglog.values.append_key import KeyedAppend, PlainAppend, Unit, check_key
 from seglog.values.producer import AppendedBatch, Batch, check_id
 
-__all__ = ["RECORDS", "UNIT_LENGTH", "UNIT_TYPES", "encode_batch", "encode_key", "encode_unit", "read_unit"]
-
 #: The types of the frames that begin a unit.
 UNIT_TYPES = frozenset({int(FrameType.BATCH), int(FrameType.KEY), int(FrameType.UNIT)})
 

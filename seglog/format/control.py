@@ -32,24 +32,6 @@ from seglog.values.deletes import DeleteOp, Floors, UndeleteOp
 from seglog.values.names import check_topic_name
 from seglog.values.seq_set import SeqSet
 
-__all__ = [
-    "TopicCreated",
-    "encode_config",
-    "encode_create",
-    "encode_delete",
-    "encode_evict",
-    "encode_head",
-    "encode_topic_delete",
-    "encode_truncate",
-    "encode_undelete",
-    "read_config",
-    "read_create",
-    "read_delete",
-    "read_epoch",
-    "read_evict",
-    "read_undelete",
-]
-
 
 @dataclass(frozen=True, slots=True)
 class TopicCreated:

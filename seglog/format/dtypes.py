@@ -6,21 +6,6 @@ import numpy as np
 
 from seglog.format.frame import FrameType
 
-__all__ = [
-    "BETWEEN",
-    "BODY_HEADS",
-    "ENTRIES",
-    "HASHED_ENTRIES",
-    "HEADERS",
-    "JOINTS",
-    "JOINT_PARTS",
-    "OTHERS",
-    "RAW_BETWEEN",
-    "RAW_BODY_HEADS",
-    "RAW_HEADERS",
-    "ROWS",
-]
-
 #: seglog.format.frame.HEADER as a dtype.
 HEADERS = np.dtype(
     [

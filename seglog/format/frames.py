@@ -32,20 +32,6 @@ from seglog.format.frame import (
     read_header,
 )
 
-__all__ = [
-    "Frames",
-    "assembled",
-    "framed",
-    "gathered",
-    "joined_headers",
-    "picked_headers",
-    "read_any_headers",
-    "read_frames",
-    "read_headers",
-    "scatter",
-    "take_apart",
-]
-
 _APPEND = int(FrameType.APPEND)
 _OVERHEAD = MIN_FRAME_BYTES - LENGTH_BYTES
 _SMALL_BYTES = 640  # a frame

@@ -29,18 +29,6 @@ from seglog.errors import InvalidEntry
 from seglog.format.arrays import NDArray, dtypes, np
 from seglog.format.frame import DELETED, LOST
 
-__all__ = [
-    "ENTRY",
-    "OFFSET_END",
-    "Entry",
-    "encode_entries",
-    "encode_entry",
-    "load_entries",
-    "mark_deleted",
-    "mark_live",
-    "read_entries",
-]
-
 ENTRY = struct.Struct("<IIQB3s")
 #: The exclusive end of offsets (IDX-3).
 OFFSET_END = 1 << 32

@@ -11,8 +11,6 @@ from typing import overload
 from seglog.base.values import dataclass
 from seglog.format.arrays import NDArray, np
 
-__all__ = ["Lines", "longest_bytes", "total_bytes"]
-
 _FEED = b"\n"
 
 

@@ -21,8 +21,6 @@ from seglog.format.frames import assembled, picked_headers
 from seglog.values.deletes import MergedDeletes
 from seglog.values.record import Record, in_groups
 
-__all__ = ["RecordArrays", "arrays_of_records", "in_arrays"]
-
 _SMALL_BYTES = 4096
 
 

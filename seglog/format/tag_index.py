@@ -35,8 +35,6 @@ from xxhash import xxh3_64_intdigest
 from seglog.errors import InvalidEntry
 from seglog.format.arrays import NDArray, np
 
-__all__ = ["HEAD", "TagHead", "TagPlace", "encode_tag_index", "read_directory", "read_head", "read_positions"]
-
 _MAGIC = b"SEGTAGS1"
 HEAD = struct.Struct("<8sQQII")
 _TAG = struct.Struct("<HIQ")

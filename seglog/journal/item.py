@@ -41,19 +41,6 @@ from xxhash import xxh3_64_intdigest
 from seglog.errors import InvalidItem
 from seglog.format.frame import Buffer
 
-__all__ = [
-    "ITEM_MAX_BYTES",
-    "MARK_BYTES",
-    "OFFSET_MAX",
-    "SIZE",
-    "UNIT_BYTES",
-    "encode_item",
-    "encode_mark",
-    "is_mark",
-    "read_item",
-    "slot_bytes",
-]
-
 SIZE = struct.Struct("<I")
 _MARK = struct.Struct("<8sQ")
 _PLACE = struct.Struct("<QQ")

@@ -55,8 +55,6 @@ from seglog.journal.item import (
 from seglog.process import OwnLock
 from seglog.wal.wal import NO_SPACE
 
-__all__ = ["Item", "Section"]
-
 _logger = logger("seglog.journal.journal")
 
 _BATCH_ITEMS = 1024

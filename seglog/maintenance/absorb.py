@@ -29,8 +29,6 @@ from seglog.values.deletes import MergedDeletes
 from seglog.values.seq_set import SeqSet
 from seglog.wal.wal import NO_SPACE
 
-__all__ = ["Syncs", "give_back", "write_segments"]
-
 
 class Syncs:
     """Syncs segments, one after the other. With `is_beside`, the caller continues during a sync."""

@@ -78,8 +78,6 @@ from seglog.values.deletes import DeleteList
 from seglog.wal.manifest import LogManifest, numbers, store_encoded
 from seglog.wal.wal import NO_SPACE
 
-__all__ = ["Reclaimer", "checkpoint", "checkpoint_locked", "relieve", "upgrade", "wait_for_room", "wake_reclaim"]
-
 _logger = logger("seglog.maintenance.checkpoint")
 
 # The upkeep sleeps this long between runs. Without the sleep, an append that returns from its sync waits up to 5 ms for

@@ -38,8 +38,6 @@ from seglog.maintenance.plan import Retained, Retention, due_seq, is_to_be_seale
 from seglog.maintenance.removal import advance_front
 from seglog.values.record import Gap
 
-__all__ = ["due", "enforce", "enforce_all", "enforce_limits", "make_room", "trim"]
-
 _logger = logger("seglog.maintenance.eviction")
 _LOOK_RECORDS = 8192
 _TRIES = 5

@@ -42,22 +42,6 @@ from seglog.values.elsewhere import Elsewhere
 from seglog.values.seq_set import SeqSet
 from seglog.wal.manifest import TopicMeta, WalPosition
 
-__all__ = [
-    "CheckpointRequest",
-    "Draft",
-    "Plan",
-    "Retained",
-    "Retention",
-    "due_seq",
-    "has_news",
-    "is_aged",
-    "is_to_be_sealed",
-    "passed_cap",
-    "plan_checkpoint",
-    "schedule",
-    "seal_age_ms",
-]
-
 _ticket = count()
 
 

@@ -64,8 +64,6 @@ from seglog.segments.segment import SegmentInfo
 from seglog.tiers.segment_store import LocalSegmentStore, Part, SegmentId, SegmentStore, TopicTier, is_whole
 from seglog.tiers.warm_stores import WarmStores
 
-__all__ = ["HotRetention", "make_hot", "relocate", "relocate_due", "to_relocate"]
-
 _Flip: TypeAlias = Callable[[SegmentId, int], AbstractContextManager[None]]
 """Flip the pointer of a segment (RELOC-2). The second argument is the XXH3-64 of the copied .idx (RELOC-3)."""
 

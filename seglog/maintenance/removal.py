@@ -62,18 +62,6 @@ from seglog.values.layout import SEGMENT_PARTS, Layout, number_in
 from seglog.values.record import Gap
 from seglog.wal.manifest import TopicMeta, load, store
 
-__all__ = [
-    "advance_front",
-    "find_fronts",
-    "finish_truncations",
-    "kept_part",
-    "log_unknown_front",
-    "lowest_truncation",
-    "remove_leftovers",
-    "remove_topics",
-    "segment_names",
-]
-
 
 def lowest_truncation(state: TopicState) -> int:
     """Return the lowest seq that a truncation may name (TRUNC-5)."""

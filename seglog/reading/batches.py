@@ -24,8 +24,6 @@ from seglog.segments.batch import FrameBatch
 from seglog.tiers.cold_tier import ArraysTier
 from seglog.values.record import Gap, Record, in_groups
 
-__all__ = ["read_arrays", "read_batches"]
-
 
 def read_batches(
     engine: Engine, state: TopicState, first: int, last: int, truncations: int, expired: int = 1

@@ -21,8 +21,6 @@ from seglog.reading.read import check_place, continue_records
 from seglog.reading.times import expired_seq
 from seglog.values.record import Gap, Record, selected
 
-__all__ = ["Follower", "Patience", "follow_records"]
-
 
 class Follower:
     """The position of a reader in a topic. The reader continues from there; `seq` is the next seq that it wants.

@@ -29,19 +29,6 @@ from seglog.segments.few import FEW, FewFrames
 from seglog.values.deletes import NO_DELETES, MergedDeletes
 from seglog.values.record import Gap, Record
 
-__all__ = [
-    "BATCH_MAX_RECORDS",
-    "check_place",
-    "continue_records",
-    "joined_gaps",
-    "live_records",
-    "load_batch",
-    "lost_times",
-    "read_frame_batches",
-    "read_records",
-    "tail_batch",
-]
-
 _Item = TypeVar("_Item")
 
 # One read spans frames of other topics up to this size, about a page, instead of two reads.

@@ -23,8 +23,6 @@ from seglog.reading.read import BATCH_MAX_RECORDS, check_place
 from seglog.segments.batch import FrameBatch
 from seglog.segments.segment import SegmentFiles, SegmentReader
 
-__all__ = ["OpenedSegment", "SealedFiles", "SealedPart"]
-
 
 @dataclass(frozen=True, slots=True)
 class SealedPart:

@@ -37,8 +37,6 @@ from seglog.tiers.cold_tier import BranchesTier
 from seglog.values.deletes import Floors
 from seglog.values.names import BRANCH_MARK
 
-__all__ = ["expired_seq", "first_seq_at", "known_floors"]
-
 
 def first_seq_at(engine: Engine, state: TopicState, ts_ms: int) -> int:
     """Return the first seq at or after `ts_ms`, not below `earliest_seq`. If all is earlier, return `head_seq + 1`."""

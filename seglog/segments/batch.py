@@ -35,8 +35,6 @@ from seglog.values.record import Gap, Record
 if TYPE_CHECKING:
     from seglog.format.record_arrays import RecordArrays
 
-__all__ = ["FRAME_BATCH_MAX_BYTES", "FRAME_BATCH_MAX_RECORDS", "FrameBatch", "lost_batch"]
-
 FRAME_BATCH_MAX_BYTES = 1024 * 1024
 FRAME_BATCH_MAX_RECORDS = 1024
 

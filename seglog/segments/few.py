@@ -17,8 +17,6 @@ from seglog.format.index import Entry
 from seglog.values.deletes import MergedDeletes
 from seglog.values.record import Gap, Record
 
-__all__ = ["FEW", "FewFrames", "header_of", "record_in"]
-
 # Up to this number, verifying records one by one is faster than setting up numpy arrays.
 FEW = 8
 

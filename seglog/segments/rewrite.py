@@ -38,8 +38,6 @@ from seglog.segments.batch import FrameBatch
 from seglog.segments.segment import SegmentFiles, SegmentInfo
 from seglog.values.layout import Layout
 
-__all__ = ["NEW", "discard_rewrite", "rewrite_segment", "settle_rewrite"]
-
 NEW = ("data.new", "idx.new")
 
 

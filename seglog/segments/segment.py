@@ -66,17 +66,6 @@ from seglog.values.deletes import NO_DELETES, MergedDeletes
 from seglog.values.layout import Layout
 from seglog.values.seq_set import SeqSet
 
-__all__ = [
-    "SegmentCache",
-    "SegmentFiles",
-    "SegmentInfo",
-    "SegmentReader",
-    "SegmentWriter",
-    "Sizes",
-    "cut",
-    "open_first",
-]
-
 _ASTRAY = "it does not follow the entry before"
 _FLUSH_BYTES = 1024 * 1024
 _LOOK_RECORDS = 8192

@@ -30,8 +30,6 @@ from seglog.segments.segment import SegmentFiles, SegmentInfo
 from seglog.values.deletes import MergedDeletes
 from seglog.values.layout import Layout
 
-__all__ = ["drop_tags", "listed_tags", "reached_seqs", "write_tags"]
-
 _logger = logger("seglog.segments.tags")
 _HEAD_BYTES = 4096
 

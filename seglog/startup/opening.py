@@ -87,20 +87,6 @@ from seglog.values.layout import Layout, WalFolder, number_in
 from seglog.wal.manifest import LogManifest, WalPosition, load, new_mark_secret, numbers, store
 from seglog.wal.wal import create_first, create_first_file, first_ordinal, open_wals, point_to
 
-__all__ = [
-    "adopt_warm",
-    "check_never_used",
-    "engine_of",
-    "erase",
-    "is_data_directory",
-    "make_new",
-    "missing_folder",
-    "missing_part",
-    "open_full",
-    "remove_other_shards",
-    "reshard",
-]
-
 
 def is_data_directory(files: Files, layout: Layout) -> bool:
     """Tell whether the directory has CURRENT, the last file that creation makes.

@@ -63,8 +63,6 @@ from seglog.wal.manifest import ActiveMeta, LogManifest, TopicMeta, WalPosition,
 from seglog.wal.scan import check_begin, check_known, check_not_cut, scan
 from seglog.wal.wal import durable_after, foreign_mark, is_blank, read_current
 
-__all__ = ["Recovered", "recover"]
-
 _logger = logger("seglog.startup.recovery")
 
 

@@ -27,8 +27,6 @@ from seglog.wal.manifest import LogManifest, WalPosition
 from seglog.wal.scan import Appends, OpenBatch, Stretch
 from seglog.wal.wal import shard_of
 
-__all__ = ["Replay"]
-
 # The most records that may be lost behind a record in the WAL. Each takes memory during replay. A checkpoint is due
 # after far fewer (seglog.writing.append). Without such a record, no checkpoint is due, and they take no memory.
 _LOST_MAX = 2**31

@@ -28,8 +28,6 @@ from seglog.values.damage import Findings
 from seglog.values.layout import Layout
 from seglog.wal.manifest import ActiveMeta
 
-__all__ = ["check_parts", "check_segment"]
-
 _BATCH_ENTRIES = 4096
 
 

@@ -41,8 +41,6 @@ from seglog.values.damage import Checked, Damage, Findings, Report
 from seglog.values.layout import Layout, number_in
 from seglog.wal.manifest import ActiveMeta, LogManifest, TopicMeta, decode_manifest, numbers
 
-__all__ = ["verify"]
-
 
 @checked
 def verify(

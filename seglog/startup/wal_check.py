@@ -17,8 +17,6 @@ from seglog.wal.manifest import LogManifest, WalPosition
 from seglog.wal.scan import OpenBatch, check_begin, check_known, check_not_cut, open_batch_after, scan
 from seglog.wal.wal import durable_after, foreign_mark, is_blank, read_current
 
-__all__ = ["check_wal"]
-
 
 def check_wal(files: ReadOnlyFiles, layout: Layout, manifest: LogManifest | None, findings: Findings) -> None:
     """Check the WAL of all shards.

@@ -16,8 +16,6 @@ from seglog.values.record import Record
 if TYPE_CHECKING:
     from seglog.format.record_arrays import RecordArrays
 
-__all__ = ["ArraysTier", "BranchesTier", "ColdTier"]
-
 
 class ColdTier(Protocol):
     def read(self, topic: str, first: int, last: int) -> Iterator[Record]:

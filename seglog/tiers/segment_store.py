@@ -38,18 +38,6 @@ from seglog.errors import NoSuchSegment, SegmentCut
 from seglog.files.port import Files, OpenFile, replace_atomically
 from seglog.values.layout import Layout, number_in
 
-__all__ = [
-    "LocalSegmentStore",
-    "MemorySegmentStore",
-    "OwnedStores",
-    "Part",
-    "SegmentId",
-    "SegmentStore",
-    "SegmentStores",
-    "Tier",
-    "TopicTier",
-]
-
 SegmentId = NewType("SegmentId", int)
 """The segment's first seq."""
 

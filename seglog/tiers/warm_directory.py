@@ -45,8 +45,6 @@ from seglog.tiers.segment_store import LocalSegmentStore, SegmentId
 from seglog.values import canonical
 from seglog.values.layout import Layout, number_in
 
-__all__ = ["IsOurs", "WarmDirectory", "log_id"]
-
 _FORMAT = 1
 _CHECK_BYTES = 18
 _MAX_BYTES = 65536

@@ -41,8 +41,6 @@ from seglog.tiers.warm_directory import IsOurs, WarmDirectory, log_id
 from seglog.values.config import LogSettings
 from seglog.values.layout import Layout, number_in
 
-__all__ = ["StoredPart", "WarmStores", "store_errors"]
-
 _logger = logger("seglog.tiers.warm_stores")
 _KEPT_BYTES = 32 * 1024 * 1024
 

@@ -36,18 +36,6 @@ from xxhash import xxh3_64, xxh3_64_intdigest
 from seglog.errors import KeyReused
 from seglog.values.producer import AppendedBatch, check_id
 
-__all__ = [
-    "GivenKey",
-    "Key",
-    "KeyedAppend",
-    "PlainAppend",
-    "Repeatable",
-    "Unit",
-    "check_key",
-    "digest_of",
-    "repeated_key",
-]
-
 _SIZE = struct.Struct("<Q")
 
 

@@ -18,8 +18,6 @@ from seglog.errors import InvalidArgument, NotInstalled
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["arrow_reader", "arrow_schema", "check_arrow", "shown_batches"]
-
 
 def check_arrow(needed_by: str) -> None:
     """Raise `NotInstalled` if pyarrow is missing. `needed_by` is the function that needs it."""

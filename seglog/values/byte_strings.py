@@ -13,8 +13,6 @@ from typing import cast
 
 from seglog.errors import InvalidArgument
 
-__all__ = ["byte_string", "byte_strings", "check_in_order"]
-
 _KINDS = (bytes, bytearray, memoryview)
 _NO_SEQUENCES = (*_KINDS, str, Mapping, Set)
 _WANTED = "bytes, a bytearray or a memoryview"

@@ -10,8 +10,6 @@ import json
 from collections.abc import Iterable
 from typing import Any
 
-__all__ = ["decode", "encode", "flag", "record", "text", "text_or_none", "whole", "whole_or_none", "wholes"]
-
 _WHOLE_END = 2**64
 
 

@@ -41,30 +41,6 @@ from seglog.base.values import dataclass
 from seglog.errors import InvalidSetting
 from seglog.values.canonical import record
 
-__all__ = [
-    "DISCARDS",
-    "DURABILITIES",
-    "MOVED",
-    "NO_VARIABLES",
-    "SETTINGS_FILE",
-    "LogSettings",
-    "Setting",
-    "TopicConfig",
-    "check_durability",
-    "check_history",
-    "check_settings",
-    "choice",
-    "from_section",
-    "moved",
-    "number",
-    "path",
-    "settings_of",
-    "switch",
-    "text",
-    "toml_lines",
-    "variables_of",
-]
-
 MOVED: Mapping[str, str] = {"serve.disk_reject_bytes": "log.disk_reject_bytes"}
 """The names of settings that older releases had in another section, and their names of today. Both are read."""
 

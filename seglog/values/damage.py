@@ -10,8 +10,6 @@ from pathlib import Path
 from seglog.base.values import dataclass
 from seglog.errors import FileCorrupt, WarmStoreFailed
 
-__all__ = ["Checked", "Damage", "Findings", "Report"]
-
 
 @dataclass(frozen=True, slots=True)
 class Damage:

@@ -55,19 +55,6 @@ from seglog.values.seq_set import SEQ_RANGES_MAX, SeqSet, seq_set
 if TYPE_CHECKING:
     from seglog.values.protocols import DeleteArguments
 
-__all__ = [
-    "NO_DELETES",
-    "DeleteList",
-    "DeleteOp",
-    "DeleteWhere",
-    "Floors",
-    "MergedDeletes",
-    "TruncateOp",
-    "UndeleteOp",
-    "listed_with",
-    "where_of",
-]
-
 _number = attrgetter("op")
 
 

@@ -22,8 +22,6 @@ from seglog.base.values import dataclass
 from seglog.values.append_key import Key
 from seglog.values.producer import Producer
 
-__all__ = ["Elsewhere"]
-
 
 @dataclass(frozen=True, slots=True)
 class Elsewhere:

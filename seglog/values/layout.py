@@ -29,8 +29,6 @@ from seglog.base.later import pattern
 from seglog.base.values import dataclass
 from seglog.values.config import SETTINGS_FILE
 
-__all__ = ["SEGMENT_PARTS", "Layout", "WalFolder", "number_in"]
-
 #: Kinds of the files that a segment may have.
 SEGMENT_PARTS = ("data", "idx", "tags", "data.new", "idx.new")
 

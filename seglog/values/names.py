@@ -8,8 +8,6 @@ from seglog.base.arguments import TEXT, taken
 from seglog.base.later import pattern
 from seglog.errors import InvalidTopicName
 
-__all__ = ["BRANCH_MARK", "check_topic_name"]
-
 BRANCH_MARK = "@"
 
 _NAME = r"[A-Za-z0-9_][A-Za-z0-9._-]{0,127}"

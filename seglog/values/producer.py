@@ -37,19 +37,6 @@ from seglog.base.arguments import WHOLE_MAX, kind_of, taken
 from seglog.base.values import dataclass
 from seglog.errors import BatchForgotten, BatchReused, InvalidArgument, ProducerFenced, ProducerGap
 
-__all__ = [
-    "ID_MAX_BYTES",
-    "Appended",
-    "AppendedBatch",
-    "Batch",
-    "Producer",
-    "ProducerBatch",
-    "check_id",
-    "check_producer",
-    "repeated",
-    "with_batch",
-]
-
 ID_MAX_BYTES = 256
 _BATCHES_KEPT = 5
 _KINDS: dict[str, Any] = {"id": kind_of(str), "epoch": kind_of(int), "number": kind_of(int), "gaps": kind_of(bool)}

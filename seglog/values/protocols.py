@@ -37,26 +37,6 @@ from seglog.values.seq_set import SeqSet
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = [
-    "AnyArchive",
-    "AnyAsyncLog",
-    "AnyAsyncTopic",
-    "AnyBranch",
-    "AnyBranches",
-    "AnyLog",
-    "AnyOffloaded",
-    "AnyRestored",
-    "AnyTopic",
-    "AppendArguments",
-    "Bounds",
-    "DeleteArguments",
-    "FollowArguments",
-    "LogAppendArguments",
-    "ReadArguments",
-    "Removed",
-    "Selection",
-]
-
 
 class AppendArguments(TypedDict, total=False):
     """The arguments of an append beside its values. They are the same for all of its records."""

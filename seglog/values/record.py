@@ -7,8 +7,6 @@ from typing import Final, NamedTuple
 
 from seglog.base.values import dataclass
 
-__all__ = ["LABEL_MAX_BYTES", "Gap", "Record", "in_groups", "selected", "tag_fits"]
-
 LABEL_MAX_BYTES: Final = 0xFFFF
 """The length of a tag or node in UTF-8, at most."""
 

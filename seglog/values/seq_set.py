@@ -18,8 +18,6 @@ from operator import lt
 
 from seglog.base.arguments import WHOLE_MAX
 
-__all__ = ["SEQ_RANGES_MAX", "SeqSet", "seq_set"]
-
 SEQ_RANGES_MAX = 1_000_000
 """The ranges that one delete may have. Its frame then has about 10 MB."""
 

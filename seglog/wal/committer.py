@@ -15,8 +15,6 @@ from seglog.wal.group_commit import Barrier, Entry, GroupCommit, SharedCommitSta
 from seglog.wal.manifest import WalPosition
 from seglog.wal.wal import Wals, shard_of
 
-__all__ = ["Committer"]
-
 
 class Committer(Owned):
     """The group commits of all shards. `lock` guards all state that entries assign and publish.

@@ -47,8 +47,6 @@ from seglog.process import Reentrant, failure_under
 from seglog.wal.manifest import WalPosition
 from seglog.wal.wal import Wal
 
-__all__ = ["Barrier", "Entry", "GroupCommit", "SharedCommitState"]
-
 # After one of these errors the WAL holds nothing of the group (GROUP-2).
 _HARMLESS = (DiskFull, OffsetOverflow, TooManyOpenFiles)
 _GROUP_MAX_BYTES = 64 * 1024 * 1024

@@ -90,21 +90,6 @@ from seglog.values.layout import Layout, number_in
 from seglog.values.names import check_topic_name
 from seglog.values.producer import Batch, Producer, check_id, check_producer
 
-__all__ = [
-    "ActiveMeta",
-    "Encoder",
-    "LogManifest",
-    "TopicMeta",
-    "WalPosition",
-    "decode_manifest",
-    "encode_manifest",
-    "load",
-    "new_mark_secret",
-    "numbers",
-    "store",
-    "store_encoded",
-]
-
 _FORMAT = 3
 _FORMAT_WITH_ELSEWHERE = 4
 _FORMAT_OF_FORM_2 = 5

@@ -55,8 +55,6 @@ from seglog.format.frames import gathered, read_any_headers
 from seglog.format.index import OFFSET_END
 from seglog.values.append_key import Unit
 
-__all__ = ["Appends", "OpenBatch", "Stretch", "check_begin", "check_known", "check_not_cut", "open_batch_after", "scan"]
-
 # Up to this many frames, verifying one by one is faster than setting up the arrays.
 _FEW = 32
 

@@ -74,25 +74,6 @@ from seglog.format.index import OFFSET_END
 from seglog.values.layout import WalFolder
 from seglog.wal.manifest import WalPosition
 
-__all__ = [
-    "NO_SPACE",
-    "SUMMED_MIN_BYTES",
-    "SYNC_MARK_BYTES",
-    "Sums",
-    "Wal",
-    "Wals",
-    "create_first",
-    "create_first_file",
-    "durable_after",
-    "first_ordinal",
-    "foreign_mark",
-    "is_blank",
-    "open_wals",
-    "point_to",
-    "read_current",
-    "shard_of",
-]
-
 #: A smaller piece gets no hash: batches of a checkpoint would get small with it.
 SUMMED_MIN_BYTES = 64 * 1024
 

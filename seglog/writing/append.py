@@ -60,19 +60,6 @@ from seglog.writing.conditions import (
     plain_key,
 )
 
-__all__ = [
-    "PLAIN",
-    "AppendOptions",
-    "PendingAppend",
-    "append",
-    "begin_append",
-    "check_append",
-    "check_label",
-    "finish_append",
-    "new_topic",
-    "wake_upkeep",
-]
-
 # Maximum of one append. The writer writes it with one call into one WAL file, where offsets have 32 bits.
 _APPEND_MAX_BYTES = 1024 * 1024 * 1024
 

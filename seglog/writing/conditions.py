@@ -33,18 +33,6 @@ from seglog.tiers.warm_directory import log_id
 from seglog.values.append_key import GivenKey, check_key, repeated_key
 from seglog.values.producer import ProducerBatch, repeated
 
-__all__ = [
-    "check_conditions",
-    "check_given",
-    "check_head",
-    "check_incarnation",
-    "check_times",
-    "incarnation_of",
-    "know_log_id",
-    "plain_key",
-    "plain_times",
-]
-
 _AHEAD_MS = 5 * 60 * 1000
 _SEQ: Any = kind_of(int)
 _TEXT: Any = kind_of(str)

@@ -25,8 +25,6 @@ from seglog.values.byte_strings import byte_string, check_in_order
 from seglog.wal.wal import NO_SPACE
 from seglog.writing.append import AppendOptions, append, check_append
 
-__all__ = ["Spool", "append_stream"]
-
 _IN_MEMORY_BYTES = 1024 * 1024
 
 

@@ -65,18 +65,6 @@ from seglog.writing.append import (
     wake_upkeep,
 )
 
-__all__ = [
-    "append_upkeep",
-    "configure",
-    "create_topic",
-    "delete",
-    "delete_topic",
-    "mark_elsewhere",
-    "sync_written",
-    "truncate",
-    "undelete",
-]
-
 _logger = logger("seglog.writing.write")
 
 # This many selective deletes ask for a checkpoint, which puts them into the flags. Until then readers keep an entry for

@@ -14,8 +14,6 @@ from offload.settings import CatalogSettings, OffloadSettings, ServeSettings, Se
 from seglog import Log
 from seglog.base.values import dataclass
 
-__all__ = ["LiveSettings", "TaskContext"]
-
 
 @dataclass(frozen=True, slots=True)
 class LiveSettings:

@@ -24,8 +24,6 @@ from offload.daemon.background.context import TaskContext
 from offload.daemon.quota import Quota
 from offload.daemon.threads import in_threads
 
-__all__ = ["DiskState", "DiskWatch", "disk_state"]
-
 _log = logging.getLogger("seglog.daemon")
 
 

@@ -31,8 +31,6 @@ from offload.errors import Stopping
 from seglog import Log, NoSuchTopic, Topic
 from seglog.base.values import dataclass
 
-__all__ = ["Offloads", "Rest", "Rests", "Seals"]
-
 _log = logging.getLogger("seglog.daemon")
 _SEALS_AT_ONCE = 500
 

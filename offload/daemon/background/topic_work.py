@@ -13,8 +13,6 @@ from offload.errors import OtherRemote
 from offload.settings import OffloadSettings
 from seglog.base.values import dataclass
 
-__all__ = ["TopicWork", "TopicWorks"]
-
 _log = logging.getLogger("seglog.daemon")
 _GONE_MAX = 20
 

@@ -25,8 +25,6 @@ from offload.settings import OffloadSettings, bound_of, trigger_overrides
 from seglog import SegmentInfo
 from seglog.base.values import dataclass
 
-__all__ = ["Backlog", "Due", "Policy", "due", "is_over", "next_due_ms", "policy_of"]
-
 
 @dataclass(frozen=True, slots=True)
 class Policy:

@@ -20,8 +20,6 @@ from offload.daemon.figures import ReplicaFigures
 from offload.daemon.threads import in_threads
 from offload.errors import Stopping
 
-__all__ = ["Garbage", "Replicas", "Upkeep"]
-
 _LOCAL_GC_INTERVAL_MS = 600_000
 _SYNCS_AT_ONCE = 4
 _log = logging.getLogger("seglog.daemon")

@@ -20,8 +20,6 @@ from offload.daemon.waits import CLIENT_GONE, unless_gone
 from offload.errors import Refused
 from seglog import SeglogError
 
-__all__ = ["OURS", "BrokenOff", "ShortAnswer", "answer_error", "app_of", "begun"]
-
 _log = logging.getLogger("seglog.daemon")
 _JSON = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"))
 

@@ -66,8 +66,6 @@ from seglog.client.bodies import LINES_TYPE, VALUES_TYPE
 from seglog.format.lines import total_bytes
 from seglog.values.producer import ID_MAX_BYTES
 
-__all__ = ["APPEND", "APPEND_QUERY", "CONDITION_HEADERS", "append_routes", "prepare_append"]
-
 # A body of this size has come before the log could refuse it.
 _SMALL_BYTES = 256 * 1024
 _T = TypeVar("_T")

@@ -33,20 +33,6 @@ from seglog.base.values import dataclass
 from seglog.client.bodies import LINES_TYPE, VALUES_TYPE
 from seglog.format.lines import Lines, longest_bytes
 
-__all__ = [
-    "BYTES_TYPE",
-    "PART_BYTES",
-    "BodyForm",
-    "Part",
-    "PartReader",
-    "batches_of",
-    "decode_lines",
-    "decode_values",
-    "form_of",
-    "joined",
-    "whole_part",
-]
-
 _JSON_LINES_TYPE = "application/x-ndjson"
 BYTES_TYPE = "application/octet-stream"
 PART_BYTES = 1024 * 1024

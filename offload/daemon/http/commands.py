@@ -26,8 +26,6 @@ from offload.operations.results import problem
 from offload.rights import Role, rights_of
 from seglog.base.errors import Missing
 
-__all__ = ["NoSuchCommand", "command_routes", "run_command"]
-
 _log = logging.getLogger("seglog.daemon")
 _JSON_LINES_TYPE = "application/x-ndjson"
 _HINT = 'send the arguments and options of the command as an object, such as {"topic": "orders"}'

@@ -31,8 +31,6 @@ from offload.daemon.service import Service
 from offload.moment import Moment
 from offload.rights import Role, rights_of
 
-__all__ = ["EVENTS", "KEEP_ALIVE", "encode_event", "event_routes"]
-
 _TYPE = "text/event-stream"
 _ALIVE_S = 15.0
 KEEP_ALIVE: Final = b":\n\n"

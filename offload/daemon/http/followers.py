@@ -42,8 +42,6 @@ from seglog.base.arguments import WHOLE_MAX
 from seglog.base.values import dataclass
 from seglog.reading.follow import Follower
 
-__all__ = ["EventId", "follow"]
-
 _KEEP_ALIVE_S = 15.0
 _PIECE_BYTES = 64 * 1024
 _ID = re.compile(r"([0-9]{1,19})-([0-9]{1,19})", re.ASCII)

@@ -14,8 +14,6 @@ from offload.operations.command import SHOWN_TYPE, Command, Parameter, schemas
 from offload.operations.results import schemas_of
 from offload.rights import Role
 
-__all__ = ["OPERATIONS", "openapi"]
-
 OPERATIONS: Final[tuple[api.Operation, ...]] = (
     probes.HEALTH,
     probes.READY,

@@ -18,24 +18,6 @@ from starlette.routing import Route
 from offload.rights import Role
 from seglog.base.values import dataclass
 
-__all__ = [
-    "BYTES",
-    "ERRORS",
-    "NDJSON",
-    "TEXT",
-    "TOPIC",
-    "TYPES",
-    "Operation",
-    "RoledRoute",
-    "in_header",
-    "in_query",
-    "json_answer",
-    "lines_of",
-    "names_of",
-    "object_of",
-    "ref",
-]
-
 NDJSON: Final = "application/x-ndjson"
 BYTES: Final = {"type": "string", "format": "binary"}
 TEXT: Final = {"type": "string"}

@@ -14,9 +14,6 @@ from offload.errors import InvalidOption, OffloadError, UnsupportedOption
 from seglog.base.arguments import WHOLE_MAX
 from seglog.base.errors import Misuse
 
-__all__ = ["InvalidBody", "json_of", "query_of", "whole", "yes"]
-
-
 _NO_QUERY: Mapping[str, str] = MappingProxyType({})
 _JSON_NAMES = {list: "array", str: "text", bool: "boolean", int: "number", float: "number", type(None): "null"}
 

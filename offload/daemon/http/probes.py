@@ -16,8 +16,6 @@ from offload.daemon.threads import in_threads
 from offload.operations.command import COMMANDS
 from offload.rights import Role, rights_of
 
-__all__ = ["HEALTH", "METRICS", "OPENAPI", "READY", "document", "make_probe_app", "probe_routes"]
-
 HEALTH = api.Operation(
     "GET", "/healthz", "health", None, "probes", "Whether acked records are safe and the log is readable.",
     {

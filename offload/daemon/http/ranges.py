@@ -27,8 +27,6 @@ if TYPE_CHECKING:
 else:
     pa, pc = Later("pyarrow"), Later("pyarrow.compute")
 
-__all__ = ["STEP_BYTES", "open_range"]
-
 STEP_BYTES = 1024 * 1024
 _STEP_RECORDS = 512
 _STEP_LOOKS = 8192

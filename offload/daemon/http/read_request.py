@@ -24,8 +24,6 @@ from seglog.base.arguments import WHOLE_MAX
 from seglog.base.values import dataclass
 from seglog.values.record import tag_fits
 
-__all__ = ["READ_PARAMETERS", "READ_QUERY", "Choice", "Form", "RangeQuery", "form_of"]
-
 _WAIT_MAX_S = 60
 
 

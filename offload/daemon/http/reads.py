@@ -54,8 +54,6 @@ from offload.rights import Role
 from seglog import Gap, NoSuchTopic, Record, SeglogError, SeqOutOfRange, Topic, Truncated
 from seglog.base.values import dataclass
 
-__all__ = ["HEAD", "READ", "RECORD", "read_routes"]
-
 _BYTES_TYPE = "application/octet-stream"
 _log = logging.getLogger("seglog.daemon")
 _ETAG_BYTES = 16

@@ -27,8 +27,6 @@ from offload.daemon.threads import in_threads
 from offload.errors import BodyBroken, OffloadError, Refused
 from seglog.base.errors import Misuse
 
-__all__ = ["InvalidEncoding", "RequestBody", "decoder_of"]
-
 _ZSTD_WINDOW_BYTES = 8 * 1024 * 1024
 # A block of zstd takes 4 bytes at least, and makes 128 KiB at most. The decoder has no bound of its own for a step.
 _ZSTD_STEP_BYTES = 256

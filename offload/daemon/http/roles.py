@@ -20,8 +20,6 @@ from offload.errors import NotAllowed
 from offload.operations.command import Command
 from offload.rights import Rights, Role, rights_of
 
-__all__ = ["check_command", "guarded", "shown_to"]
-
 _LISTS_TOPICS = "topic/list"
 
 

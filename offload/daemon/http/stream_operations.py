@@ -10,8 +10,6 @@ from typing import Any, Final
 from offload.daemon.http import operations as api
 from offload.rights import Role
 
-__all__ = ["STREAM_OPERATIONS"]
-
 _PATH = "/streams/{path:path}"
 _WHOLE_MAX = 2**53 - 1
 

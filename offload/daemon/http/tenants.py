@@ -42,8 +42,6 @@ from offload.errors import OffloadError
 from offload.rights import Role, Tokens, rights_of
 from seglog.base.errors import Missing, Unavailable
 
-__all__ = ["TENANTS", "NoSuchTenant", "TenantClosed", "make_root_app", "make_root_probe_app", "router"]
-
 _HINT = "name the tenant: /tenants/NAME/topics/..., or use a token that is bound to it"
 _NAMED = re.compile(rb"/tenants/([^/?]+)([^?]*)")
 _TENANT = api.object_of("error", name=str, state={"enum": ["opening", "open", "failed"]}, error=str)

@@ -21,8 +21,6 @@ from offload.services.results import Removed
 from seglog import Topic
 from seglog.base.arguments import WHOLE_MAX
 
-__all__ = ["BOUNDS", "NAMES", "TRUNCATE", "readable", "topic_routes", "truncated"]
-
 NAMES = api.Operation(
     "GET", "/topics", "listTopics", Role.READ, "topics",
     "The names of the topics that the token may read, replicas too.",

@@ -35,8 +35,6 @@ from seglog import BatchForgotten, BatchReused, ProducerFenced, ProducerGap
 from seglog.errors import Conflict, Misuse
 from seglog.values.producer import Producer, ProducerBatch
 
-__all__ = ["append", "records_of", "write"]
-
 
 async def append(service: Service, live: Live, request: Append, body: bytes) -> tuple[int, dict[str, str]]:
     """Append the body. Return the status and the headers of the answer."""

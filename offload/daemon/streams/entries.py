@@ -27,8 +27,6 @@ from offload.daemon.streams.messages import base_type
 from offload.daemon.streams.requests import Create, Fork, expires_ms
 from seglog.base.values import dataclass
 
-__all__ = ["Entry", "State", "UnreadableEntry", "check_same", "decode_entry", "encode_entry"]
-
 
 class State(Enum):
     MAKING = "making"

@@ -22,22 +22,6 @@ from collections.abc import Mapping
 
 from offload.errors import Refused
 
-__all__ = [
-    "InvalidStreamPath",
-    "InvalidStreamRequest",
-    "NoForks",
-    "NoSuchStream",
-    "OffsetGone",
-    "SkippedBatch",
-    "StaleProducer",
-    "StreamClosed",
-    "StreamConflict",
-    "StreamExists",
-    "StreamGone",
-    "StreamRefused",
-    "StreamUnknown",
-]
-
 
 class StreamRefused(Refused):
     """A request about a stream that the daemon refuses. `headers` are those of the answer."""

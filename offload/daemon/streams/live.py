@@ -37,8 +37,6 @@ from offload.daemon.threads import in_threads
 from seglog import NoSuchTopic, SeqOutOfRange, Topic, TopicExists, Truncated
 from seglog.base.values import dataclass
 
-__all__ = ["NO_MARK", "WHOLE_BATCH", "Kept", "Live", "Mark", "mark_of"]
-
 #: The producer of POSTs with several messages. No header has such a character, so no client has this id.
 WHOLE_BATCH: Final = "\x01"
 _KEPT = 10_000

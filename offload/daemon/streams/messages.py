@@ -22,8 +22,6 @@ from typing import NoReturn
 from offload.daemon.streams.errors import InvalidStreamRequest
 from offload.errors import TooManyRecords
 
-__all__ = ["base_type", "control_event", "data_event", "is_binary", "is_json", "joined", "messages"]
-
 _SPACE = re.compile(r"[ \t\n\r]*")
 _LINE_END = re.compile(rb"\r\n|\n|\r")
 

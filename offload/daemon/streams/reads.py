@@ -17,8 +17,6 @@ from offload.daemon.threads import in_threads
 from seglog import LogClosed, NoSuchTopic, SeqOutOfRange, Topic, Truncated
 from seglog.base.values import dataclass
 
-__all__ = ["Piece", "is_news", "next_piece", "read_piece"]
-
 _PIECE_BYTES = 1024 * 1024
 _PIECE_RECORDS = 8192
 

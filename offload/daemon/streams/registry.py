@@ -30,8 +30,6 @@ from offload.daemon.streams.reserved import TOPIC
 from offload.daemon.threads import in_threads
 from seglog import AppendsHeld, DiskFull
 
-__all__ = ["Expiry", "Registry"]
-
 _log = logging.getLogger("seglog.daemon")
 _OUTDATED_MAX = 10_000
 _AT_ONCE = 1000

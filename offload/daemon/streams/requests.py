@@ -34,29 +34,6 @@ from offload.daemon.streams.errors import InvalidStreamPath, InvalidStreamReques
 from offload.errors import Refused
 from seglog.base.values import dataclass
 
-__all__ = [
-    "BEGINNING",
-    "NOW",
-    "ROOT",
-    "Append",
-    "Create",
-    "Fork",
-    "Numbered",
-    "Read",
-    "Wait",
-    "append_of",
-    "create_of",
-    "cursor",
-    "expires_ms",
-    "location",
-    "offset_text",
-    "parsed_offset",
-    "path_of",
-    "read_of",
-    "source_path",
-    "topic_name",
-]
-
 _CONTENT_TYPE = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+/[!#$%&'*+.^_`|~0-9A-Za-z-]+[ \t]*(?:;[ -~]*)?", re.ASCII)
 _WHOLE = re.compile(r"0|[1-9][0-9]{0,15}", re.ASCII)
 _TIME = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}[Tt][0-9:]{8}(?:\.[0-9]{1,9})?(?:[Zz]|[+-][0-9]{2}:[0-9]{2})", re.ASCII)

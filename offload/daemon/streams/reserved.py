@@ -14,8 +14,6 @@ from typing import Any
 from offload.errors import OffloadError
 from seglog.base.errors import Conflict
 
-__all__ = ["TOPIC", "TopicReserved", "check_command_on", "check_open"]
-
 TOPIC = "_streams"
 _CHANGES = frozenset({"branch/promote", "delete", "evict", "topic/create", "topic/delete", "topic/set", "truncate"})
 

@@ -46,8 +46,6 @@ from offload.daemon.waits import CLIENT_GONE, unless_gone
 from offload.rights import Role, rights_of
 from seglog import SeglogError
 
-__all__ = ["stream_endpoint"]
-
 _LONG_POLL_S = 20.0
 _EVENTS_S = 60.0
 _COMMENT_S = 15.0

@@ -57,8 +57,6 @@ from offload.daemon.threads import in_threads
 from offload.errors import TopicAttached
 from seglog import NoSuchTopic, SeglogError
 
-__all__ = ["Streams", "branch_name", "divergence"]
-
 _log = logging.getLogger("seglog.daemon")
 _SWEEP_MS = 10_000
 _PATH_PART = 100  # characters of the path's name; `_g` and 16 hexadecimal digits follow

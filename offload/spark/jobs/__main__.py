@@ -27,8 +27,6 @@ from offload.spark.option_texts import OptionTexts
 from offload.spark.session import new_session
 from seglog.errors import SeglogError
 
-__all__ = ["main"]
-
 _EXIT_INTERRUPTED = 130
 _ROLE = "SEGLOG_TENANT_ROLE_ARN"
 _JOBS: Mapping[str, Callable[..., Any]] = {

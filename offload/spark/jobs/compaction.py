@@ -44,8 +44,6 @@ from seglog.base.errors import Conflict
 from seglog.base.values import dataclass
 from seglog.files.clock import SystemClock
 
-__all__ = ["CompactResult", "LiveWriter", "MergedRange", "compact"]
-
 _ROUNDS = 20
 _SETTINGS = OffloadSettings(concurrency=1)
 _BELOW_BYTES = 16 * 1024 * 1024

@@ -37,8 +37,6 @@ from seglog.base.values import dataclass
 if TYPE_CHECKING:
     from pyarrow.fs import FileSystem
 
-__all__ = ["ExportTarget", "Exported", "ExportedFile", "target_of"]
-
 _FOLDER = "_seglog"
 _OBJECT = re.compile(rf"{_FOLDER}/([0-9]{{8}})\.json", re.ASCII)
 _FILE = re.compile(r"day=[0-9-]+/topic=[^/]+/seqs-[0-9]{16}-[0-9]{16}\.parquet", re.ASCII)

@@ -41,8 +41,6 @@ from seglog.base.arguments import checked
 from seglog.base.values import dataclass
 from seglog.files.clock import SystemClock
 
-__all__ = ["GcPlanResult", "PlannedKind", "plan_gc"]
-
 _BEGAN = "began_ms"
 _VOLUMES_OF_A_TASK = 16
 _SETTINGS = CatalogSettings()

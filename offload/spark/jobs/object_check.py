@@ -37,8 +37,6 @@ from seglog.base.arguments import checked
 from seglog.base.errors import Corrupt
 from seglog.base.values import dataclass
 
-__all__ = ["CheckedObject", "Condition", "VerifyResult", "verify"]
-
 
 class Condition(enum.StrEnum):
     GOOD = "good"

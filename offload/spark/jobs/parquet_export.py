@@ -44,8 +44,6 @@ from seglog.base.values import dataclass
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["ExportResult", "ExportedDay", "MissingPart", "PlannedExport", "export"]
-
 _TASK_BYTES = 128 * 1024 * 1024  # a task holds its records in memory
 _EPOCH = date(1970, 1, 1)
 _DAY_US = 24 * 3600 * 1_000_000

@@ -33,8 +33,6 @@ from offload.format.labels import software_version
 from offload.worker.channel import CarriedError
 from seglog.errors import SeglogError
 
-__all__ = ["TASK_BYTES", "Directory", "JobState", "in_rounds", "job_state"]
-
 TASK_BYTES = 256 * 1024 * 1024
 _TASKS_A_CORE = 4
 

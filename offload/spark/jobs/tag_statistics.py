@@ -21,8 +21,6 @@ from offload.spark.registration import register
 from seglog.base.arguments import checked
 from seglog.base.values import dataclass
 
-__all__ = ["StatisticsResult", "TagStatistics", "statistics"]
-
 _TOPICS_AT_A_TIME = 64
 
 

@@ -17,8 +17,6 @@ from offload.spark.plan import Remote
 from seglog.base.arguments import WHOLE_MAX, Within
 from seglog.base.values import dataclass
 
-__all__ = ["AtLeastOne", "DryRun", "PinnedRemote", "TopicToRead", "dry_run_of", "job_options", "pinned"]
-
 AtLeastOne: TypeAlias = Annotated[int, Within(1, WHOLE_MAX)]
 
 

@@ -20,8 +20,6 @@ from seglog.client.commands import (
 )
 from seglog.values.protocols import DeleteArguments, Removed
 
-__all__ = ["AsyncRemoteArchive", "AsyncRemoteBranches"]
-
 
 class AsyncRemoteArchive:
     """The archive of a daemon: `AsyncClient.archive`. Its calls are those of `offload.Archive`.

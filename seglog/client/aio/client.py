@@ -53,8 +53,6 @@ from seglog.values.record import Gap, Record
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["AsyncClient", "AsyncRemoteTopic", "connect"]
-
 
 @checked
 def connect(

@@ -28,8 +28,6 @@ from seglog.values.record import Gap, Record
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["AsyncConnections", "AsyncDriver"]
-
 _Result = TypeVar("_Result")
 
 try:

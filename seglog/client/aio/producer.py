@@ -15,8 +15,6 @@ from seglog.client.batches import IN_FLIGHT, NumberedBatch, Outbox, answered, se
 from seglog.client.requests import AppendLabels
 from seglog.errors import Misuse
 
-__all__ = ["AsyncRemoteProducer"]
-
 
 class AsyncRemoteProducer:
     """A producer of a topic, made by `AsyncRemoteTopic.producer`, for one event loop.
