@@ -21,7 +21,7 @@ from tests.offload.samples import Sample, encode_object, frames_of_samples
 PROGRAMS = programs()
 _EXAMPLE = '"https://log.example:7373", token="..."'
 _SPARK = {"docs/spark.md"}  # tests/offload/spark/test_pages.py runs it, and the last block of the README
-_APART = {"README.md": 3, "docs/client.md": 2}  # pages whose blocks run one by one: so many
+_APART = {"README.md": 3, "docs/client.md": 3}  # pages whose blocks run one by one: so many
 
 
 class _Enough(Exception):
@@ -155,12 +155,22 @@ def test_the_example_of_the_client_appends_and_reads(
     with served(tmp_path / "data", ""):
         run_blocks("docs/client.md", tmp_path, monkeypatch, blocks=slice(0, 1))
     assert capsys.readouterr().out.splitlines() == [
-        "range(1, 3) False",
+        "range(1, 3)",
         "1000 records are in",
         "1 b'one'",
         "2 b'two'",
         "1002",
     ]
+
+
+def test_the_example_of_one_program_runs_on_a_log_and_on_a_daemon(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    seglog.open(tmp_path / "data").close()
+    with served(tmp_path / "data", ""):
+        monkeypatch.setitem(PROGRAMS, "docs/client.md", ["import seglog\n", PROGRAMS["docs/client.md"][1]])
+        run_blocks("docs/client.md", tmp_path, monkeypatch)
+    assert capsys.readouterr().out.splitlines() == ["2", "2"]
 
 
 def test_the_example_of_a_follower_keeps_an_exact_copy(
@@ -175,7 +185,7 @@ def test_the_example_of_a_follower_keeps_an_exact_copy(
             orders.truncate(2)
             orders.append([b"four"])
 
-        monkeypatch.setitem(PROGRAMS, "docs/client.md", ["import seglog\n", *PROGRAMS["docs/client.md"][1:]])
+        monkeypatch.setitem(PROGRAMS, "docs/client.md", ["import seglog\n", *PROGRAMS["docs/client.md"][2:]])
         run_blocks("docs/client.md", tmp_path, monkeypatch, lines=5, after=(3, truncate))
     copied = [f"{count} records, the last one b'{value}'" for count, value in ((1, "one"), (2, "two"), (3, "three"))]
     assert capsys.readouterr().out.splitlines() == [*copied, "1 records are left", "2 records, the last one b'four'"]
