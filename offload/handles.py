@@ -336,6 +336,8 @@ class Handles:
 def _find_tip(volumes: Volumes, handle: Handle) -> Tip:
     if handle.lsn > 0:
         [last] = volumes.commits(handle.vid, handle.lsn, handle.lsn)
-        return Tip(last.commit.bounds, last.hash, last.commit.form, last.commit.created_at_ms)
+        # Before the first writer, GC may have fenced the volume. Its commit does not choose the form.
+        form = last.commit.form if last.commit.epoch else volumes.snapshot(handle.vid, 0).form
+        return Tip(last.commit.bounds, last.hash, form, last.commit.created_at_ms)
     start = volumes.snapshot(handle.vid, 0)
     return Tip(start.bounds, start.head_hash, start.form)

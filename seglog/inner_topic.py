@@ -78,12 +78,6 @@ class InnerTopic:
             return state.sealed_seq
 
     @property
-    def last_ts_ms(self) -> int:
-        """Return the time of the last append or delete, in ms since the epoch; 0 before there is one."""
-        state = self._engine.find(self.name)
-        return 0 if state is None else state.last_ts_ms
-
-    @property
     def record_count_hot(self) -> int:
         """Return the number of records from `hot_floor` on. Deleted ones count, because their seqs stay."""
         state = self._engine.find(self.name)

@@ -111,6 +111,12 @@ class Topic:
         state = self._engine.find(self.name)
         return 0 if state is None else state.epoch
 
+    @property
+    def last_ts_ms(self) -> int:
+        """Return the time of the last append or delete, in ms since the epoch; 0 before there is one."""
+        state = self._engine.find(self.name)
+        return 0 if state is None else state.last_ts_ms
+
     def append(self, values: Sequence[bytes], **options: Unpack[LogAppendArguments]) -> range:
         """Append records, all or none, and return their seqs when they are as safe as `durability` says.
 
@@ -132,7 +138,10 @@ class Topic:
         Raise `RecordTooLarge`, `InvalidLabel`, `InvalidSetting`, `DiskFull` or `LogClosed` with nothing appended. After
         `WriterPoisoned`, only recovery knows whether the records were appended.
         """
-        return append(self._engine, self.name, values, append_options(options))[0]
+        if options and options.get("times_ms") is not None:
+            return append(self._engine, self.name, values, append_options(options))[0]
+        # `append_options` without a call, because each append spends its time here.
+        return append(self._engine, self.name, values, AppendOptions(**options) if options else PLAIN)[0]  # type: ignore[arg-type]
 
     def append_once(self, values: Sequence[bytes], **options: Unpack[LogAppendArguments]) -> Appended:
         """Append records as `append` does, and say whether the topic had them already.

@@ -15,6 +15,7 @@ It may have later records that the writer has not acked yet.
     removes or cuts a segment         `ViewOutdated`, if a fresh look does not find the segment unchanged
     removes WAL files                 none: the view holds them open
     deletes a record                  the record is shown or passed over: view and writer share the flags
+    undeletes a record                the same; one in front of the view's first record stays away until a fresh look
 
 VIEW-1  Damage is reported only if two looks in a row find the same damage. A single look may be wrong in these cases:
     1. It sees a frame half written, and then the sync mark behind it. The frame was whole when the writer wrote the

@@ -693,7 +693,7 @@ COMMANDS = {
             ListedParameter('yes', 'bool', 'Do it without a question.', ('--yes',), default=False),
         ),
         'offload.operations.upgrade',
-        'operate',
+        'more',
         (),
     ),
     'recover': ListedCommand(

@@ -175,8 +175,8 @@ def _is_ephemeral(topic: Topic) -> bool:
 
 def _ahead(topic: Topic) -> Ahead | None:
     """Return the time by which the newest record is ahead of the clock, or None if that is under a minute."""
-    ahead_ms = topic.inner.last_ts_ms - SystemClock().now_ms()
-    return Ahead(ahead_ms, Moment(topic.inner.last_ts_ms)) if ahead_ms > _TOLD_FROM_MS else None
+    ahead_ms = topic.last_ts_ms - SystemClock().now_ms()
+    return Ahead(ahead_ms, Moment(topic.last_ts_ms)) if ahead_ms > _TOLD_FROM_MS else None
 
 
 _NAME_CELLS = 24

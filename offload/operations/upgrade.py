@@ -86,4 +86,4 @@ def _text(result: VolumeUpgraded | DirectoryUpgraded, verb: str) -> str:
     return f"{result.topic} {step}" + (f" (lsn {result.lsn})" if result.lsn else "")
 
 
-UPGRADE = Command("upgrade", upgrade, _print, reads=dry, section="operate")
+UPGRADE = Command("upgrade", upgrade, _print, reads=dry)

@@ -208,7 +208,8 @@ class HistoryService(Owned):
         volume, as `undone` of a preview does. Give it to repeat the call.
 
         The records have their seqs and times again. All else stays as it is. The call first offloads what this
-        directory has of the topic, and then drops its hot copies. A writer in another directory is fenced.
+        directory has of the topic. The writer stays the writer, and its log shows the records again. It drops its hot
+        copies only for a truncation, or if the bytes of a record are gone here. An undo in another directory fences it.
 
         Raises `NotTakenBack`, `OutOfWindow` if GC does not keep the state before the commit, `NoSuchTopic`,
         `NoSuchBranch`, and what the store raises. If some of the records are gone, raises `RecordsGone` unless

@@ -11,8 +11,8 @@
     5 It changes the names (catalog.refs.promotion), if they lead     a second call makes the missing steps
       to the volumes of step 2. Otherwise it fails.
     6 It looks for commits after the fence of the former main.        a second call fences its writer, whoever that is
-    7 Its replica of main moves to the new volume. A directory that   a second call or the next sync makes step 7
-      wrote main takes the new one over, with its producers and keys.
+    7 Its replica of main moves to the new volume. A directory that   a second call or the next sync moves the replica,
+      wrote main takes the new one over, with its producers and keys. and `seglog takeover` makes it the writer
 
 SWITCH-1  No writer of the former main continues unknowing.
     The fence has a higher epoch, so the next commit of the writer is refused. Its records stay in its directory, and
@@ -96,7 +96,7 @@ class RecordCarrier:
         carried = range(note.begun + 1, topic.head_seq + 1)
         if carried:
             upto, upto_ms = main.bounds.head_seq, main.max_ts_ms
-            self._save(topic, replace(note, end=carried[-1], end_ms=topic.inner.last_ts_ms, upto=upto, upto_ms=upto_ms))
+            self._save(topic, replace(note, end=carried[-1], end_ms=topic.last_ts_ms, upto=upto, upto_ms=upto_ms))
         topic.seal()
         self._parts.offloader.run(branch)
         return carried
@@ -108,7 +108,7 @@ class RecordCarrier:
     def _begin(self, topic: Topic, main: Snapshot, shared_seq: int) -> _Note:
         """Return the note on record as far as it counts (CARRY-3), or a new one. Puts nothing on record."""
         head, note, origin = topic.head_seq, _noted(topic), f"{main.vid} {shared_seq}"
-        new = _Note(origin, head, head, topic.inner.last_ts_ms, shared_seq, 0, head)
+        new = _Note(origin, head, head, topic.last_ts_ms, shared_seq, 0, head)
         if note is None or note.origin != origin:
             return new
         if _has(topic, note.end, note.end_ms):

@@ -385,7 +385,7 @@ class TopicStates(Owned):
             return None, timeline.resolve(wanted, published, self._reader.last_seq_at)
         pending = self._pending(name, handle)
         if isinstance(wanted, timeline.Time):
-            if wanted.ms > max(self._clock.now_ms(), pending.topic.inner.last_ts_ms):
+            if wanted.ms > max(self._clock.now_ms(), pending.topic.last_ts_ms):
                 raise OutOfWindow(f"{wanted}, which is in the future", pending.window(published))
             if self._newest_ms(handle, pending) <= wanted.ms:
                 wanted = timeline.Head()

@@ -285,7 +285,7 @@ class StatusService(Owned):
             oldest_ms = waiting[0].min_ts_ms
         else:
             newest = next(topic.read(max(offloaded + 1, topic.earliest_seq, topic.inner.hot_floor)), None)
-            oldest_ms = topic.inner.last_ts_ms if newest is None else newest.ts_ms
+            oldest_ms = topic.last_ts_ms if newest is None else newest.ts_ms
         size = topic.inner.bytes_hot + topic.inner.bytes_relocated - sent
         age_s = max(0, self._clock.now_ms() - oldest_ms) / 1000
         return Lag(topic.head_seq - max(offloaded, topic.first_seq - 1), size, age_s)

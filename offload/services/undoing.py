@@ -14,8 +14,8 @@ Another directory, and the writer that undoes a truncation, take these steps ins
     4 It drops its own topic, as a reset does.                        a replica of the topic
     5 It puts the commit right after the state of step 3, with a      the same, or the undo; the next sync moves the
       higher epoch. If another commit is there, it begins again.      replica
-    6 Its replica moves to the commit. A directory that wrote the     the undo, whole
-      topic takes it over again, with its producers and keys.
+    6 Its replica moves to the commit. A directory that wrote the     the undo, whole; this is a replica that knows its
+      topic takes it over again, with its producers and keys.         producers and keys, until `seglog takeover`
 
 BACK-1  A record that is appended meanwhile is not lost. Step 4 then fails with the log's `ConcurrentModification`, and
     the steps begin again. A writer in another directory is fenced by step 5, and keeps what it did not offload.
@@ -148,14 +148,14 @@ class Undoing:
             removal, plan = self._look(name, lsn, vid)  # once before anything changes (BACK-4)
             if _is_undone(plan):
                 self._follow(name)
-                return _earlier(removal, plan)
+                return replace(_earlier(removal, plan), is_replica=not self._log.has_topic(name))
             _check(name, lsn, plan, partial=partial)
             vid = removal.past.commit.vid
             pin: HeldPin | None = None
             is_here = self._log.has_topic(name)
             for _ in range(_ROUNDS):
                 self._direct.offload(name)
-                if is_here and removal.past.commit.truncate_from is None:
+                if self._log.has_topic(name) and removal.past.commit.truncate_from is None:
                     self._parts.publisher.fast_forward(self._handles.of(name))
                 pin, removal, plan = self._plan_under_pin(name, lsn, vid, pin, partial=partial)
                 if self._stays(name, plan) and removal.past.commit.truncate_from is None:

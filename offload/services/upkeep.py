@@ -193,7 +193,8 @@ class UpkeepService(Owned):
             vid = handle.vid if handle is not None and is_writer else self._handles.resolve(name)
             for _ in range(_ROUNDS):
                 state = self._context.volumes.snapshot(vid)
-                is_elsewhere = not (is_writer or is_free(state))
+                is_own = is_writer and handle is not None and handle.epoch >= state.epoch  # nobody took it over
+                is_elsewhere = not (is_own or is_free(state))
                 if dry_run or is_elsewhere or state.form in (0, forms.NEWEST):
                     return VolumeForm(name, state.form, is_elsewhere=is_elsewhere)
                 commit = self._parts.publisher.commit(
@@ -205,11 +206,13 @@ class UpkeepService(Owned):
                     epoch=state.epoch,
                     message=f"upgrade to form {forms.NEWEST}",
                 )
-                with contextlib.suppress(Diverged):
+                try:
                     self._context.volumes.publish(vid, commit.lsn, encode_commit(commit)[0])
-                    if handle is not None and is_writer and handle.pending_body is None:
-                        self._parts.publisher.fast_forward(handle)
-                    return VolumeForm(name, state.form, commit.lsn)
+                except Diverged:
+                    continue
+                if handle is not None and is_writer and handle.pending_body is None:
+                    self._parts.publisher.fast_forward(handle)
+                return VolumeForm(name, state.form, commit.lsn)
         raise ConcurrentModification(name)
 
     @checked

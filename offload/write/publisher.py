@@ -300,7 +300,10 @@ class Publisher:
         moved = self._handles.advanced(handle, updates)
         following = rebased(lost, newest, nonce=os.urandom(16), now_ms=self._clock.now_ms())
         if following is None:
-            if lost.restored is not None:  # it may have landed (PUBLISH-4); what the log shows already stays as it is
+            if lost.restored is not None:
+                _log.warning("%s: an undo is given up, because other commits came first: repeat it", handle.name)
+            # It may have landed (PUBLISH-4). What the log shows already stays as it is.
+            if lost.restored is not None and isinstance(loss, Outdated):
                 ranges = [(view.first, view.last) for view in lost.restored.views]
                 views = [view for view in newest.segments if any(a <= view.last and view.first <= b for a, b in ranges)]
                 self._show(handle, views, newest.bounds.evict_floor)

@@ -25,7 +25,11 @@ else:
 
         def made(own: type) -> type:
             own.__doc__ = own.__doc__ or f"{own.__name__}(...)"  # else `dataclasses` takes it from the signature
-            kind = _dataclass(init=False, repr=False, eq=False, slots=slots, kw_only=kw_only)(own)
+            # `dataclasses` lets a frozen class inherit from frozen ones alone, and so do we.
+            bases = [base for base in own.__mro__[1:] if hasattr(base, "__dataclass_params__")]
+            is_below = any(base.__dataclass_params__.frozen for base in bases)
+            kind = _dataclass(init=False, repr=False, eq=False, frozen=is_below, slots=slots, kw_only=kw_only)(own)
+            kind.__dataclass_params__.frozen = frozen
             for name, method in _methods(kind, frozen=frozen, eq=eq, order=order).items():
                 if own.__dict__.get(name) is None:  # Python itself sets `__hash__` to None beside an `__eq__`
                     setattr(kind, name, method)
@@ -103,6 +107,9 @@ def _default_and_value(field: Field[Any], names: dict[str, Any]) -> tuple[str, s
 
 
 def _values_of(names: Sequence[str]) -> Callable[[Any], Any]:
+    if len(names) == 1:
+        only = operator.attrgetter(names[0])
+        return lambda self: (only(self),)  # a tuple compares its elements by identity first
     return operator.attrgetter(*names) if names else lambda _: ()
 
 

@@ -196,6 +196,7 @@ _MADE: Final[Mapping[str | None, Callable[[Request, dict[str, Any]], SeglogError
     {
         "BatchForgotten": _forgotten,
         "BatchReused": _reused,
+        "ConcurrentModification": lambda request, _said: errors.ConcurrentModification(request.topic),
         "Evicted": _evicted,
         "HeadMoved": _head_moved,
         "KeyReused": _key_reused,

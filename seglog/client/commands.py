@@ -16,7 +16,7 @@ from seglog.client.answers import error_of_line, unfit
 from seglog.client.bodies import object_of
 from seglog.client.connections import Answer, Request
 from seglog.values.protocols import DeleteArguments, Removed
-from seglog.values.seq_set import seq_set
+from seglog.values.seq_set import SeqSet, seq_set
 
 _SHOWN_TYPE: Final = "application/vnd.seglog.results"
 _YEAR_10000_MS: Final = 253_402_300_800_000
@@ -73,7 +73,8 @@ class Asking(Generic[_Result]):
 
 
 def delete_of(topic: str, conditions: DeleteArguments, message: str = "") -> Asking[Removed]:
-    since_ms, until_ms, seqs = conditions.get("since_ms"), conditions.get("until_ms"), conditions.get("seqs")
+    since_ms, until_ms = conditions.get("since_ms"), conditions.get("until_ms")
+    seqs = seq_set(conditions.get("seqs"))
     given = {
         "from": conditions.get("start"),
         "to": conditions.get("end"),
@@ -97,7 +98,7 @@ def truncate_of(topic: str, seq: int, message: str = "") -> Asking[Removed]:
 
 
 def seal_of(topic: str) -> Asking[None]:
-    return _asking("seal", topic, lambda _: None)
+    return _asking("seal", topic, _done)
 
 
 def offload_of(topic: str, up_to: int | None, *, drop_hot: bool) -> Asking[RemoteOffloaded]:
@@ -126,7 +127,11 @@ def branches_of(topic: str, *, deleted: bool) -> Asking[list[RemoteBranch]]:
 
 def change_of(command: str, topic: str, branch: str, **given: Any) -> Asking[None]:
     """Return a change of the name of a branch."""
-    return _asking(f"branch/{command}", topic, lambda _: None, name=branch, **given)
+    return _asking(f"branch/{command}", topic, _done, name=branch, **given)
+
+
+def _done(lines: list[dict[str, Any]]) -> None:
+    lines[0]  # a daemon says what it did
 
 
 def _asking(
@@ -142,9 +147,8 @@ def _removed(count: str) -> Callable[[list[dict[str, Any]]], Removed]:
     return lambda lines: Removed(lines[0][count], lines[0]["lsn"], lines[0]["waits_for"])
 
 
-def _seqs(seqs: Any) -> str:
-    ranges = getattr(seq_set(seqs), "ranges")()  # noqa: B009
-    return ",".join(f"{first}-{last}" for first, last in ranges)
+def _seqs(seqs: SeqSet) -> str:
+    return ",".join(f"{first}-{last}" for first, last in seqs.ranges())
 
 
 def _time(ts_ms: int) -> str:

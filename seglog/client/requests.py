@@ -95,8 +95,9 @@ def append_request(
     if if_head is not None:
         headers["seglog-if-head"] = str(if_head)
     is_repeatable = producer is not None or key is not None
-    incarnation = if_incarnation or (incarnation if is_repeatable else None)
-    if incarnation is not None:
+    if if_incarnation is not None:
+        incarnation = header_text("if_incarnation", if_incarnation)
+    if incarnation is not None and (is_repeatable or if_incarnation is not None):
         headers[_IF_INCARNATION] = incarnation
     return Request(
         "POST",

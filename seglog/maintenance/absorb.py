@@ -218,12 +218,16 @@ def _is_full(info: SegmentInfo, frame_bytes: int, settings: LogSettings) -> bool
 
 
 def _unflag_all(engine: Engine, draft: Draft, undeleted: SeqSet) -> None:
-    """Remove the flags of an undelete. Deletes that came since set some of them again."""
+    """Remove the flags of an undelete, but for records that a listed delete takes: a view knows these by their flag."""
     topic_id = draft.state.topic_id
     for info in draft.segments:
         seqs = undeleted.within(info.first_seq, info.last_seq)
         if seqs and info.is_hot:
             segment = engine.segments.get(topic_id, info)
+            taken = {*reached_seqs(engine.files, engine.layout, segment, info, draft.deletes)}
+            seqs = SeqSet.of_seqs(seq for a, b in seqs.ranges() for seq in range(a, b + 1) if seq not in taken)
+            if not seqs:
+                continue
             for first in range(seqs.first, seqs.end, FRAME_BATCH_MAX_RECORDS):
                 segment.set_live(first, min(first + FRAME_BATCH_MAX_RECORDS, seqs.end) - 1, seqs)
             segment.idx.datasync()

@@ -193,14 +193,16 @@ def _advanced(engine: Engine, state: TopicState, *, may_ask_store: bool) -> Exce
         return None
     if not may_ask_store and any(info.last_seq >= first for info in state.warm):
         return None
-    truncations, head = len(state.truncations), state.head_seq
+    truncations, head, next_op = len(state.truncations), state.head_seq, state.next_op
     try:
         seq = _first_near(engine, state, first, head)
     except (SeglogError, FileNotFoundError) as error:
         return error
     with engine.committer.lock:
         floors = state.floors.raised(seq or head + 1)
-        if len(state.truncations) == truncations and floors is not state.floors:
+        # A delete or an undelete that came meanwhile looks for itself.
+        is_same = len(state.truncations) == truncations and state.next_op == next_op
+        if is_same and floors is not state.floors:
             state.touch()
             state.floors = floors
     return None

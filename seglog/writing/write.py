@@ -1,7 +1,7 @@
 """The changes of a topic, except appends of users. Each one is committed in a group with other changes.
 
 Each function returns when its change is visible and durable. All functions raise `ReadOnly`, `LogClosed`,
-`WriterPoisoned` and `DiskFull`. After `DiskFull` nothing has changed.
+`WriterPoisoned` and `DiskFull`. After `DiskFull` no record has changed.
 
 **An undelete** shows records of sealed segments again that deletes have taken.
 
@@ -15,9 +15,10 @@ UNDELETE-2  A listed delete still reaches the records: step 1 makes all of them 
     delete took comes back only when that one is taken back, too.
 UNDELETE-3  No checkpoint runs while the frame is in flight (TRUNC-8): one that has planned before would drop the
     deletes that step 1 makes pending.
-UNDELETE-4  The flags of relocated segments do not change. If one has such a record, or a delete that only they lack in
-    their flags reaches one, all of them are made hot first. They are relocated again, with the right flags.
-UNDELETE-5  A record whose bytes a reclaim took stays deleted. `has_bytes` tells a caller before.
+UNDELETE-4  The flags of relocated segments do not change. If such a record is in one of them, or if a delete that
+    their flags lack may reach it, all of them are made hot first. They are relocated again, with the right flags.
+UNDELETE-5  A record whose bytes a reclaim took stays deleted. `has_bytes` tells a caller before, and does not vouch for
+    relocated segments.
 """
 
 from __future__ import annotations
@@ -224,17 +225,17 @@ def undelete(engine: Engine, name: str, seqs: SeqSet, evict_floor: int | None) -
 
 
 def has_bytes(engine: Engine, name: str, seqs: SeqSet) -> bool:
-    """Return whether the hot segments still have the bytes of all these records that they had."""
+    """Return whether hot segments alone had these records, and still have their bytes."""
     state = engine.state(name)
+    if _to_make_hot(engine, state, seqs):
+        return False
     for info in _touched(engine, state, seqs):
         inner = seqs.within(info.first_seq, info.last_seq)
-        if info.is_hot:
-            entries = engine.segments.get(state.topic_id, info).entries(inner.first, inner.end - 1)
-            if any(
-                not entries["length"][first - inner.first : last - inner.first + 1].all()
-                for first, last in inner.ranges()
-            ):
-                return False
+        entries = engine.segments.get(state.topic_id, info).entries(inner.first, inner.end - 1)
+        if any(
+            not entries["length"][first - inner.first : last - inner.first + 1].all() for first, last in inner.ranges()
+        ):
+            return False
     return True
 
 

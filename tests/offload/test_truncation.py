@@ -499,7 +499,7 @@ def test_the_past_that_a_branch_has_in_common_is_whole(pair: tuple[Log, Archive]
     log.topic("t").seal()
     archive.offload("t")
     archive.restore("t", to="head", name="whole")
-    archive.restore("t", to=iso(log.topic("t").inner.last_ts_ms), name="timed")
+    archive.restore("t", to=iso(log.topic("t").last_ts_ms), name="timed")
     for name in ("t@whole", "t@timed"):
         assert values(archive, name) == old(4) + new(9, 4), name
         assert values(archive, name, "lsn:1") == old(12), name
@@ -513,11 +513,11 @@ def test_a_branch_that_begins_within_a_commit_shows_the_whole_state_before_a_tru
 ) -> None:
     log, archive = pair
     topic = log.topic("t")
-    before_ms = topic.inner.last_ts_ms
+    before_ms = topic.last_ts_ms
     clock.ms += 1000
     archive.truncate("t", 5)
     topic.append(new(4, 4))
-    within_ms = topic.inner.last_ts_ms
+    within_ms = topic.last_ts_ms
     clock.ms += 1000
     topic.append(new(5, 8))
     topic.seal()

@@ -255,7 +255,7 @@ class World:
             options: dict[str, Any] = self.chance.choice([{}, {"key": f"k{number}"}, {"producer": batch}])
             seqs = topic.append([value], tag=tag, **options)
             assert seqs == range(volume.head_seq + 1, volume.head_seq + 2), self.told
-            volume.add(seqs[0], Held(topic.inner.last_ts_ms, number, value, is_own=True, is_tagged=tag is not None))
+            volume.add(seqs[0], Held(topic.last_ts_ms, number, value, is_own=True, is_tagged=tag is not None))
             if options:
                 self.repeatable[name].append(({"tag": tag, **options}, value, seqs))
 

@@ -95,7 +95,7 @@ class TopicModel(RuleBasedStateMachine):
         values = [b"%d %s" % (head + 1 + index, b"." * size) for index in range(count)]
         times = None
         if later_ms is not None and durability != "ephemeral":
-            times = [*accumulate(later_ms[:count], initial=self.topic.inner.last_ts_ms)][1:]
+            times = [*accumulate(later_ms[:count], initial=self.topic.last_ts_ms)][1:]
         if times is not None and times[-1] > self.clock.ms + 300_000:
             with pytest.raises(InvalidArgument, match="five minutes"):
                 self.topic.append(values, tag=tag, durability=own, times_ms=times)

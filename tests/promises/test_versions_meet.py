@@ -201,6 +201,21 @@ def test_upgrade_says_what_it_does_and_is_done_once(tmp_path: Path, remote: str,
     assert b"form 1" not in command("status", directory=writer).stdout
 
 
+def test_a_directory_that_was_taken_over_does_not_upgrade_the_volume_of_its_successor(
+    tmp_path: Path, remote: str, writer: Path
+) -> None:
+    successor = made(tmp_path / "successor", remote)
+    works("sync", "orders", directory=successor)
+    works("takeover", "orders", directory=successor)
+    with attached(writer, remote) as (_, archive):
+        for is_dry in (True, False):
+            form = archive.upkeep.upgrade("orders", dry_run=is_dry)
+            assert (form.form, form.is_elsewhere, form.lsn) == (1, True, None)
+    works("append", "orders", directory=successor, given=b"after\n")
+    works("seal", "orders", directory=successor)
+    works("offload", "orders", directory=successor)
+
+
 def test_what_is_new_has_the_newest_form_and_a_branch_that_of_its_parent(
     tmp_path: Path, remote: str, writer: Path
 ) -> None:

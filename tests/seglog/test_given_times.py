@@ -26,7 +26,7 @@ def test_each_record_keeps_the_time_that_its_append_gave(tmp_path: Path, count: 
     with seglog.open(tmp_path / "data") as log:
         topic = log.topic("t")
         assert topic.append([b"x"] * count, times_ms=given) == range(1, count + 1)
-        assert topic.inner.last_ts_ms == given[-1]
+        assert topic.last_ts_ms == given[-1]
         assert topic.seq_at(given[-1]) == count
         assert _times(list(topic.read())) == given
     with seglog.open(tmp_path / "data") as log:
@@ -35,7 +35,7 @@ def test_each_record_keeps_the_time_that_its_append_gave(tmp_path: Path, count: 
         topic.seal()
         assert _times(list(topic.read())) == given
         topic.append([b"now"])
-        assert topic.inner.last_ts_ms > 10**12
+        assert topic.last_ts_ms > 10**12
     assert seglog.verify(tmp_path / "data").damages == ()
 
 
@@ -57,7 +57,7 @@ def test_times_that_do_not_fit_are_refused_before_anything_is_appended(tmp_path:
         assert topic.head_seq == 1
         assert topic.append([b"y", b"y"], times_ms=[100, 1_300_000]) == range(2, 4)
         assert topic.append([b"z"]) == range(4, 5)
-        assert topic.inner.last_ts_ms == 1_300_000
+        assert topic.last_ts_ms == 1_300_000
 
 
 def test_a_producer_and_a_key_count_their_age_from_the_append(tmp_path: Path) -> None:
@@ -88,7 +88,7 @@ def test_tasks_give_times_too_and_such_appends_are_not_merged(tmp_path: Path) ->
         async with aio.open(tmp_path / "data") as log:
             topic = log.topic("t")
             await asyncio.gather(*[topic.append([b"x"], times_ms=[7]) for _ in range(3)], topic.append([b"y"]))
-            once = await topic.append_once([b"z"], key="k", times_ms=[topic.sync.inner.last_ts_ms])
+            once = await topic.append_once([b"z"], key="k", times_ms=[topic.sync.last_ts_ms])
             assert (once.seqs, once.duplicate) == (range(5, 6), False)
             assert _times(list(topic.sync.read()))[:3] == [7, 7, 7]
 

@@ -92,7 +92,7 @@ def test_everything_is_there_again_after_a_restart(tmp_path: Path) -> None:
             topic.head_seq,
             topic.inner.hot_floor,
             topic.inner.sealed_seq,
-            topic.inner.last_ts_ms,
+            topic.last_ts_ms,
             topic.inner.bytes_hot,
             topic.inner.topic_id,
         )
@@ -107,12 +107,12 @@ def test_everything_is_there_again_after_a_restart(tmp_path: Path) -> None:
                 topic.head_seq,
                 topic.inner.hot_floor,
                 topic.inner.sealed_seq,
-                topic.inner.last_ts_ms,
+                topic.last_ts_ms,
                 topic.inner.bytes_hot,
                 topic.inner.topic_id,
             )
             assert list(topic.read(21)) == records
-            assert (log.topic("b@x").head_seq, log.topic("b@x").inner.last_ts_ms) == (6, 123)
+            assert (log.topic("b@x").head_seq, log.topic("b@x").last_ts_ms) == (6, 123)
 
 
 def test_an_idle_open_and_close_writes_no_snapshot(tmp_path: Path) -> None:

@@ -98,8 +98,8 @@ def test_a_delete_that_no_checkpoint_has_is_read_from_the_log(tmp_path: Path) ->
 def test_only_a_range_from_the_first_seq_on_is_the_same_as_all_below_its_end(log: Log) -> None:
     """An undo of the first delete brings the records back that the second one did not name."""
     topic = _filled(log)
-    assert topic.delete(start=1, end=3) == DeleteOp(1, 20, topic.inner.last_ts_ms, before=4)
-    assert topic.delete(start=3, end=6) == DeleteOp(2, 20, topic.inner.last_ts_ms, seqs=SeqSet.of([(3, 6)]))
+    assert topic.delete(start=1, end=3) == DeleteOp(1, 20, topic.last_ts_ms, before=4)
+    assert topic.delete(start=3, end=6) == DeleteOp(2, 20, topic.last_ts_ms, seqs=SeqSet.of([(3, 6)]))
     assert topic.earliest_seq == 7
 
 

@@ -104,7 +104,7 @@ def test_time_never_goes_back(log: Log, clock: HandClock) -> None:
     assert [record.ts_ms for record in topic.read()] == [5_000, 5_000, 6_000]
     clock.ms = 1
     assert topic.delete(before=2).ts_ms == 6_000
-    assert topic.inner.last_ts_ms == 6_000
+    assert topic.last_ts_ms == 6_000
 
 
 @pytest.mark.parametrize("name", ["", "a b", "a\n", "-a", ".a", "a@", "@a", "a@b@c", "ä", "a" * 129, "a/b", "a@.x"])

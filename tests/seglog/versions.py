@@ -100,7 +100,7 @@ class Versions:
 
     def append(self, log: Log, name: str, count: int, durability: str = "fsync") -> None:
         """Append `count` records. Check that TopicFull is raised exactly if the topic is full."""
-        topic, ts_ms = log.topic(name), max(_clock(log).ms, log.topic(name).inner.last_ts_ms)
+        topic, ts_ms = log.topic(name), max(_clock(log).ms, log.topic(name).last_ts_ms)
         values = [b"%s %d.%d " % (name.encode(), topic.epoch, topic.head_seq + 1 + i) * 5 for i in range(count)]
         config, wanted = topic.config, topic.head_seq + count + 1 - topic.earliest_seq
         is_full = config.discard == "reject" and config.cap_records is not None and wanted > config.cap_records

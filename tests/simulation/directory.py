@@ -226,7 +226,7 @@ class Directory(Member):
             record = record_of(frame, 0, read_header(frame))
             entries[record.seq] = Entry(*record[:4])
         self.journals[name] = Journal(
-            topic.first_seq, topic.head_seq, topic.inner.last_ts_ms, entries, self._hot(name), ops, ops
+            topic.first_seq, topic.head_seq, topic.last_ts_ms, entries, self._hot(name), ops, ops
         )
 
     @contextlib.contextmanager

@@ -601,7 +601,7 @@ def test_a_history_that_gc_passes_while_it_is_looked_at_says_so_and_is_asked_aga
 def test_a_state_that_is_kept_is_read_though_gc_passes_by_twice_meanwhile(
     first: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("catalog.volume.ThreadPoolExecutor", InCaller)
+    monkeypatch.setattr("concurrent.futures.ThreadPoolExecutor", InCaller)
     for second in range(first + 1, first + 6):
         world = World()
         main = grown(world)

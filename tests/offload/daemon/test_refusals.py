@@ -104,7 +104,9 @@ def test_the_errors_of_a_command_name_its_options_as_a_request_does(daemon: Serv
     assert "start" not in unknown
     meant = 'this deletes records of t; say "yes": true to do it, or "dry_run": true to see what would go'
     assert detail("delete", before=2) == meant
-    assert detail("delete", yes=True) == ('name the records: "from", "to", "before", "since", "until", "tag" or "grep"')
+    assert detail("delete", yes=True) == (
+        'name the records: "from", "to", "before", "since", "until", "tag", "grep" or "seqs"'
+    )
 
 
 def test_no_text_of_an_option_is_taken_for_another(daemon: ServedDirectory) -> None:

@@ -315,7 +315,7 @@ def test_a_takeover_or_a_promotion_during_a_load_that_takes_over_wins(
     """Each of the two raises the epoch as far as the load would."""
     with opened(tmp_path / "one", store) as (log, archive):
         ship(archive, log, "orders", *A)
-        begun = begin(store, [B], LoadRequest("orders", take_over=True), log.topic("orders").inner.last_ts_ms)
+        begun = begin(store, [B], LoadRequest("orders", take_over=True), log.topic("orders").last_ts_ms)
         written = [part(store, begun, 0, B)]
         if wins == "promotion":
             archive.restore("orders", to="head", name="f")

@@ -120,4 +120,4 @@ def test_the_types_of_a_command_tell_what_it_takes_and_gives(path: str) -> None:
     assert command.works_on.__name__ in {"Log", "Archive", "Directory"}
     assert command.help
     assert all(each.about.help for each in command.parameters.values())
-    assert all(kind.__dataclass_params__.frozen for kind in command.results.values())  # type: ignore[attr-defined]
+    assert all(kind.__setattr__ is not object.__setattr__ for kind in command.results.values())  # they are frozen

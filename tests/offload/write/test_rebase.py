@@ -485,7 +485,7 @@ def test_a_crash_at_any_request_of_a_rebase_is_gone_on_from(when: str, tmp_path:
 
 
 def newest(**fields: object) -> Snapshot:
-    return replace(empty(vid(1)), lsn=5, head_hash=bytes([7]) * 32, **fields)  # type: ignore[arg-type]
+    return replace(empty(vid(1)), lsn=5, head_hash=bytes([7]) * 32, form=1, **fields)  # type: ignore[arg-type]
 
 
 def test_what_takes_the_place_of_an_offload_says_the_same_somewhere_else() -> None:
@@ -557,7 +557,7 @@ def test_maintenance_before_the_first_commit_is_of_no_epoch(tmp_path: Path, stor
             commit = replace(
                 HistoryMaker(fresh.vid).offload((1, 1)),
                 kind=CommitKind.CONFIG, bounds=fresh.bounds, parent_hash=fresh.head_hash, epoch=0, segments=(),
-                collected_before_ms=1,
+                collected_before_ms=1, form=fresh.form,
             )  # fmt: skip
             Volumes(store).publish(fresh.vid, 1, encode_commit(commit)[0])
         one.offload("t@x")

@@ -84,7 +84,7 @@ def test_they_have_all_that_records_have(log: Log, clock: HandClock) -> None:
     assert [record.seq for record in topic.read(until_ms=1049)] == [1]
     assert [topic.seq_at(ts_ms) for ts_ms in (0, 1000, 1001, 1051)] == [1, 1, 2, 4]
     assert len(list(topic.inner.frames(1, 3))) == 3
-    assert (topic.head_seq, topic.earliest_seq, topic.inner.last_ts_ms) == (3, 1, 1050)
+    assert (topic.head_seq, topic.earliest_seq, topic.last_ts_ms) == (3, 1, 1050)
     assert topic.inner.bytes_hot == sum(map(len, topic.inner.frames(1, 3)))
 
 

@@ -73,7 +73,7 @@ def test_deleted_records_bytes_come_back_and_nothing_else_changes(tmp_path: Path
         assert [header.seq for header in headers] == list(range(1, 13))
         assert [header.frame_bytes == MIN_FRAME_BYTES for header in headers] == [seq % 3 != 0 for seq in range(1, 13)]
         assert all(header.flags & DELETED for header in headers if header.seq % 3)
-        assert topic.seq_at(topic.inner.last_ts_ms + 1) == 13
+        assert topic.seq_at(topic.last_ts_ms + 1) == 13
     assert not seglog.verify(tmp_path).damages
     with _open(tmp_path) as log:
         assert _live(log.topic("t")) == live
