@@ -138,7 +138,7 @@ class Topic:
         Raise `RecordTooLarge`, `InvalidLabel`, `InvalidSetting`, `DiskFull` or `LogClosed` with nothing appended. After
         `WriterPoisoned`, only recovery knows whether the records were appended.
         """
-        if options and options.get("times_ms") is not None:
+        if "times_ms" in options:
             return append(self._engine, self.name, values, append_options(options))[0]
         # `append_options` without a call, because each append spends its time here.
         return append(self._engine, self.name, values, AppendOptions(**options) if options else PLAIN)[0]  # type: ignore[arg-type]

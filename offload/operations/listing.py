@@ -682,7 +682,7 @@ COMMANDS = {
     ),
     'upgrade': ListedCommand(
         'upgrade',
-        'Let this directory and its volumes in the remote use the newest form.\n'
+        'Give this directory and its volumes the newest form.\n'
         '\n'
         'What an older version of seglog made keeps its form, so that older versions beside this one go on. The newest form\n'
         'has deletes of ranges (`delete --from`, `--grep`) and undo. First give this version to all that read the remote, to\n'

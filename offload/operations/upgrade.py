@@ -41,7 +41,7 @@ class DirectoryUpgraded:
 def upgrade(
     directory: Directory, dry_run: DryRun = False, yes: Yes = False
 ) -> Iterator[VolumeUpgraded | DirectoryUpgraded]:
-    """Let this directory and its volumes in the remote use the newest form.
+    """Give this directory and its volumes the newest form.
 
     What an older version of seglog made keeps its form, so that older versions beside this one go on. The newest form
     has deletes of ranges (`delete --from`, `--grep`) and undo. First give this version to all that read the remote, to

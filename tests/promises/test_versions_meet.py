@@ -110,6 +110,7 @@ def test_readers_are_first_and_the_writer_is_last(tmp_path: Path, remote: str, w
     assert command("read", "orders", directory=replica).stdout.endswith(b"in the newer form\n")
 
 
+@pytest.mark.long
 def test_an_upgraded_directory_is_refused_until_the_newer_version_is_back(writer: Path, remote: str) -> None:
     assert command("upgrade", "--yes", directory=writer).returncode == 0
     before = tree(writer)
@@ -126,6 +127,7 @@ def test_an_upgraded_directory_is_refused_until_the_newer_version_is_back(writer
     assert command("read", "orders", directory=writer).stdout == b"0\n2\n3\n4\n"
 
 
+@pytest.mark.long
 def test_records_go_back_to_an_older_version_as_lines(tmp_path: Path, remote: str, writer: Path) -> None:
     """The way of docs/upgrades.md for a downgrade."""
     assert command("upgrade", "--yes", directory=writer).returncode == 0
@@ -134,6 +136,7 @@ def test_records_go_back_to_an_older_version_as_lines(tmp_path: Path, remote: st
     assert older("--json", "read", "orders", directory=tmp_path / "old").stdout == moved
 
 
+@pytest.mark.long
 def test_an_older_daemon_whose_topic_was_taken_over_and_upgraded_keeps_what_it_acked(
     tmp_path: Path, remote: str, writer: Path
 ) -> None:
@@ -240,6 +243,7 @@ def test_what_is_new_has_the_newest_form_and_a_branch_that_of_its_parent(
     assert REFUSED_COMMIT in older("sync", "fresh", directory=replica).stderr
 
 
+@pytest.mark.long
 def test_a_writer_goes_on_after_an_upgrade_took_the_place_of_its_commit(
     tmp_path: Path, remote: str, writer: Path
 ) -> None:

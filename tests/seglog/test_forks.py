@@ -130,7 +130,7 @@ def calls_on(log: Log) -> dict[str, Callable[[], Any]]:
         "disk_reject_bytes",
     ):
         calls[name] = lambda name=name: getattr(log, name)  # type: ignore[misc]
-    for name in ("exists", "config", "first_seq", "head_seq", "earliest_seq", "epoch"):
+    for name in ("exists", "config", "first_seq", "head_seq", "earliest_seq", "epoch", "last_ts_ms"):
         calls[name] = lambda name=name: getattr(topic, name)  # type: ignore[misc]
     for name, member in vars(InnerTopic).items():
         if isinstance(member, property):
