@@ -24,6 +24,7 @@ from seglog.files.port import Files, OsFiles
 from seglog.format.appends import encode_appends
 from seglog.format.frame import Header
 from seglog.journal.journal import Journal
+from seglog.maintenance import absorb, removal
 from seglog.process import Reentrant, owned
 from seglog.segments.segment import SegmentInfo
 from seglog.topic import Topic
@@ -107,6 +108,35 @@ def checkpoints_fail() -> Iterator[None]:
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("seglog.maintenance.checkpoint.plan_checkpoint", fail)
+        yield
+
+
+@contextmanager
+def after_each_front_search(act: Callable[[], object]) -> Iterator[None]:
+    """Call `act` between the search for a topic's first live record and the use of its result, as a thread might."""
+    search = removal._first_near
+
+    def search_and_act(*given: Any) -> int | None:
+        front = search(*given)
+        act()
+        return front
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(removal, "_first_near", search_and_act)
+        yield
+
+
+@contextmanager
+def after_each_unflagging(act: Callable[[], object]) -> Iterator[None]:
+    """Call `act` in the checkpoint of an undelete, after it removed the flags and before it sets those of deletes."""
+    unflag = absorb._unflag_all
+
+    def unflag_and_act(*given: Any) -> None:
+        unflag(*given)
+        act()
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(absorb, "_unflag_all", unflag_and_act)
         yield
 
 

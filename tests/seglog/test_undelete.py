@@ -11,18 +11,14 @@ import pytest
 
 import seglog
 from seglog import DiskFull, Gap, Log, LogSettings, Record, SeqOutOfRange, SeqSet, Topic, TopicConfig
-from seglog.engine.engine import Engine
-from seglog.engine.state import TopicState
 from seglog.engine.upkeep import InCaller
 from seglog.format.frame import HEADER, FrameType
-from seglog.maintenance import absorb, removal
-from seglog.maintenance.plan import Draft
 from seglog.tiers.segment_store import LocalSegmentStore
 from seglog.values.layout import Layout
 from tests.faults.disk import SimulatedDisk
 from tests.golden.directories import SETTINGS, golden, on_disk
 from tests.golden.make_seglog import UNDELETED, make_undeleted
-from tests.seams.log import checkpoints_fail, engine_of
+from tests.seams.log import after_each_front_search, after_each_unflagging, checkpoints_fail, engine_of
 from tests.seglog.totals import check_totals
 from tests.worlds.clock import HandClock
 
@@ -222,21 +218,14 @@ def test_older_software_finds_a_frame_that_it_does_not_know() -> None:
 
 
 def test_a_delete_whose_search_for_the_front_is_under_way_hides_nothing_that_comes_back(
-    log: Log, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    log: Log, tmp_path: Path
 ) -> None:
     topic = log.topic("t")
     topic.delete(seqs=[1, 2, 3, 4])
     _settle(topic)
-    search = removal._first_near
-
-    def search_beside_an_undelete(engine: Engine, state: TopicState, first: int, last: int) -> int | None:
-        monkeypatch.undo()
-        front = search(engine, state, first, last)
-        topic.inner.undelete(SeqSet.of([(1, 4)]))
-        return front
-
-    monkeypatch.setattr(removal, "_first_near", search_beside_an_undelete)
-    topic.delete(seqs=[5])
+    back = iter([SeqSet.of([(1, 4)])])
+    with after_each_front_search(lambda: [topic.inner.undelete(seqs) for seqs in back]):
+        topic.delete(seqs=[5])
     there = (1, [1, 2, 3, 4, 6, 7, 8, 9, 10])
     assert (topic.earliest_seq, _seqs(topic)) == there
     log.close()
@@ -244,23 +233,16 @@ def test_a_delete_whose_search_for_the_front_is_under_way_hides_nothing_that_com
         assert (again.topic("t").earliest_seq, _seqs(again.topic("t"))) == there
 
 
-def test_a_view_never_sees_a_record_that_a_listed_delete_took_too(
-    log: Log, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    topic, unflag = log.topic("t"), absorb._unflag_all
+def test_a_view_never_sees_a_record_that_a_listed_delete_took_too(log: Log, tmp_path: Path) -> None:
+    topic = log.topic("t")
     topic.delete(seqs=[6, 7])
     topic.delete(tag="even")
     topic.inner.settle_deletes(topic.inner.delete_ops()[0].op)
     log.checkpoint()
     with seglog.open(tmp_path / "data", read_only=True) as view:
-        meanwhile = list[list[int]]()
-
-        def unflag_and_look(engine: Engine, draft: Draft, undeleted: SeqSet) -> None:
-            unflag(engine, draft, undeleted)
-            meanwhile.append(_seqs(view.topic("t")))
-
         assert _seqs(view.topic("t")) == [1, 3, 5, 9]
-        monkeypatch.setattr(absorb, "_unflag_all", unflag_and_look)
-        topic.inner.undelete(SeqSet.of_seqs([6, 7]))
+        meanwhile = list[list[int]]()
+        with after_each_unflagging(lambda: meanwhile.append(_seqs(view.topic("t")))):
+            topic.inner.undelete(SeqSet.of_seqs([6, 7]))
         assert meanwhile == [[1, 3, 5, 7, 9]]
         assert _seqs(topic) == [1, 3, 5, 7, 9]
