@@ -14,6 +14,7 @@ from catalog.volume import Volumes
 from offload.format.encoder import SegmentSummary
 from offload.format.index import encode_index
 from offload.write.segment_upload import segment_ref
+from seglog.base import forms
 
 __all__ = ["START_MS", "TopicCommits", "segment_of"]
 
@@ -71,6 +72,7 @@ class TopicCommits:
             segments=tuple(segments),
             removed_sids=tuple(removed_sids),
             deletions=deletions or Deletions(),
+            form=forms.NEWEST,
         )
         body, self._parent = encode_commit(commit)
         self.volumes.publish(self.vid, self.lsn, body)

@@ -84,6 +84,7 @@ def of_segments(path: Path, segments: int) -> MemoryStore:
             at_ts_ms=tip.max_ts_ms,
             segments=many if segments > 1 else (replace(large, sid=Sid.new(1)),),
             removed_sids=(large.sid,),
+            form=tip.form,
         )
         Volumes(store).publish(tip.vid, commit.lsn, encode_commit(commit)[0])
         return store

@@ -398,6 +398,7 @@ class World:
             self.note_writer(name)
             done = self.archive(name).history.undo_removal(name, lsn, vid)
             assert self.archive(name).history.undo_removal(name, lsn, vid).is_earlier
+        self.note_writer(name)
         self.made["undone"] += 1
         self.made["undone of a parent"] += done.undone.vid != history.snapshot(name).vid
         assert done.undone == removal.point, self.told
@@ -529,6 +530,7 @@ class World:
                 self.repeatable[branch].clear()
             return
         assert done.after_fork is not None
+        side.is_logs = side.is_logs or self.places[place][0].has_topic("t")  # the writer of main took it over
         if carry:
             self.carry(self.volumes["t"], side, done.after_fork.shared_seq, done.carried)
             # With records to look at, the branch was taken over, also if it has all of them.
@@ -548,7 +550,9 @@ class World:
 
     def take_back(self, branch: str, keep: str) -> None:
         """Undo the promotion, change the branch, and perhaps promote one again."""
-        self.archive("t").history.undo()
+        log, archive = self.places[self.writer["t"]]
+        archive.history.undo()
+        self.volumes[keep].is_logs = self.volumes[keep].is_logs or log.has_topic("t")
         for known in (self.volumes, self.writer):
             known[branch], known["t"] = known.pop("t"), known.pop(keep)  # type: ignore[index]  # of one type each
         for place in (0, 1):
