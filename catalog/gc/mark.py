@@ -266,6 +266,8 @@ class Marker:
         try:
             if volume.control is None and not is_named:
                 return  # a volume without name and control was never complete, or GC is deleting it
+            if volume.control is None and self._was_closed(volume):
+                return
             _check_control(volume)
             volumes = self.volumes()
             volume.lowest = max(volume.boundary, 1)
@@ -285,6 +287,11 @@ class Marker:
                 self.refused.append(f"volume {vid}, forked from lsn {parent.lsn} of volume {parent.vid}")
             else:
                 self.block(vid, damage, only_below=not (is_named or is_young))
+
+    def _was_closed(self, volume: Kept) -> bool:
+        """Return whether another run has closed the volume since the look, so that its control may be gone."""
+        volume.boundary = self.volumes().boundary(volume.vid)
+        return volume.is_dead
 
     def _is_named(self, volume: Kept, roots: Roots) -> bool:
         """Return True if the ref that was made for the volume names it.

@@ -147,6 +147,10 @@ def _accepted_last(opened: socket.socket) -> list[socket.socket]:
     """Close a listening socket. Return the connections that waited at it."""
     connections = []
     opened.setblocking(False)
+    if opened.family == socket.AF_UNIX:
+        # From here on a client is refused, so that none comes between the last `accept` and the close. TCP has no such
+        # state: there, a shutdown would reset the connections that wait.
+        opened.shutdown(socket.SHUT_RDWR)
     with opened, contextlib.suppress(BlockingIOError):
         while True:
             connection, _ = opened.accept()

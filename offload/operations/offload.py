@@ -139,10 +139,11 @@ def resume(archive: Archive, topic: TopicName) -> Paused:
 
 def retry(directory: Directory, topic: TopicName) -> Retried:
     """Let the daemon retry a failed offload now. It does not wait for the end of its pause."""
-    _ = directory.archive  # without a remote there is no offload to try
-    name = directory.log.get_topic(topic).name
-    directory.host.retry(name)
-    return Retried(name, retry=True)
+    archive = directory.archive  # without a remote there is no offload to try
+    if not archive.replication.is_replica(topic):  # a promotion makes the topic one for a moment
+        directory.log.get_topic(topic)
+    directory.host.retry(topic)
+    return Retried(topic, retry=True)
 
 
 def _is_written(topic: Topic) -> bool:

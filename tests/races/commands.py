@@ -171,6 +171,7 @@ LOST_NAMES = ("KeyChanged", "VolumeHasName", "NotUndone")
 #: before another command and end after it.
 _OF_ONE_STATE = ("/read", "/tail", "/diff", "/resolve", "/records")
 _COUNTS = ("records", "dropped", "carried")
+_NO_PLAN = [404, "NoSuchPlan"]
 _OF_CACHES = ("hot_first_seq", "hot_bytes")
 _RANDOM = ("volume", "hash", "sid", "pin", "pinned_until", "next_commit")
 
@@ -211,10 +212,12 @@ class Commands(Routes):
     def allows(self, pair: tuple[str, str], met: Result, serial: Callable[[str], Result]) -> str:
         """Return why a result is fine that no order gives.
 
-        a call is refused for the race   it changed nothing that readers see, so the other one is as alone
+        a call is refused for the race   it changed nothing that readers see, so the other one is as alone. `gc` removes
+                                         a plan that is done, and `gc apply` may look for it then
         the same call twice              each deletes what is still there, so both are done
         an offload first                 a command offloads what the directory has, as a step of its own
         a read beside a carry            a promotion carries records to its branch as a step of its own, too
+        a promotion that begins again    each round of it raises the epoch
         a read beside an eviction        it had begun at the evicted record, so it is told of it (READ-4)
         undo beside a change of a name   it takes the change back before its end, and so the change is refused
         two changes of one name          each finds what the other one has put, takes its own back and is refused, as
@@ -225,6 +228,9 @@ class Commands(Routes):
             return "two calls made one change"
         if any(met == serial(order) for order in ("oab", "oba")):
             return "a command had offloaded before the other one"
+        is_promoted = any(each.startswith("promote") for each in pair)
+        if is_promoted and any(_but_epoch(met) == _but_epoch(serial(order)) for order in ("ab", "ba")):
+            return "a promotion began again, because the other call changed the topic meanwhile"
         if pair == ("evict", "read"):
             evicted, told = serial("ab"), met.answers[1]
             gap, *left = told[2] if len(told) == 3 else [{}]
@@ -233,7 +239,7 @@ class Commands(Routes):
                 return "a read had begun at the record that an eviction then took, and was told of it"
         for number, alone in enumerate("ab"):
             other, one = met.answers[1 - number], serial(alone)
-            is_refused = isinstance(other, list) and other[0] in (409, 503, "refused")
+            is_refused = isinstance(other, list) and (other[0] in (409, 503, "refused") or other == _NO_PLAN)
             if is_refused and met.answers[number] == one.answers[number] and met.state == one.state:
                 return "one call was refused for the other, and changed nothing"
             if pair[number] == "promote and carry" and pair[1 - number] in READS and met.state == one.state:
@@ -248,6 +254,12 @@ class Commands(Routes):
         if are_lost and met.state == serial("").state:
             return "two changes of one name were refused for each other, and changed nothing"
         return ""
+
+
+def _but_epoch(result: Result) -> tuple[object, object]:
+    status, headers, lines = result.state["described"]  # type: ignore[misc]
+    described = [status, headers, [{**line, "epoch": None} if isinstance(line, dict) else line for line in lines]]
+    return result.answers, {**result.state, "described": described}
 
 
 def paths_of(calls: Mapping[str, Call]) -> set[str]:
