@@ -143,6 +143,26 @@ def test_the_text_of_a_value_that_holds_itself_ends() -> None:
     assert repr(held[0]) == "Kept(seq=1, me=[...])" or "..." in repr(held[0])
 
 
+def test_a_class_of_the_standard_library_may_inherit_from_a_frozen_one_of_ours() -> None:
+    @dataclasses.dataclass(frozen=True)
+    class Named(seglog.ProducerBatch):
+        label: str = ""
+
+    named = Named("p", 0, 1, label="x")
+    assert (named.id, named.number, named.label) == ("p", 1, "x")
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        named.label = "y"  # type: ignore[misc]
+
+
+def test_two_values_with_one_field_compare_as_the_standard_library_does() -> None:
+    @seglog.base.values.dataclass(frozen=True)
+    class One:
+        value: float
+
+    never = float("nan")
+    assert One(never) == One(never)
+
+
 def test_every_module_takes_the_dataclass_that_costs_little() -> None:
     """A class of `dataclasses` costs a command half a millisecond, which it pays before it does anything."""
     others = []

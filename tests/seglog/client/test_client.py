@@ -121,6 +121,16 @@ def test_a_condition_that_does_not_hold_is_the_error_of_the_log(client: Client, 
     assert gap.value.expected == 1
 
 
+def test_a_condition_that_is_no_incarnation_is_refused_and_not_left_out(client: Client, name: str) -> None:
+    topic = client.topic(name)
+    for wrong in ("", "z\nx"):
+        with pytest.raises(seglog.InvalidArgument, match="if_incarnation"):
+            topic.append([b"x"], if_incarnation=wrong)
+    assert topic.append([b"x"]) == range(1, 2)
+    with pytest.raises(seglog.OtherIncarnation):
+        topic.append([b"x"], if_incarnation="another")
+
+
 def test_a_topic_that_was_made_again_takes_no_batch_of_before(place: Place, client: Client, name: str) -> None:
     topic = client.topic(name)
     topic.append([b"x"], producer=seglog.ProducerBatch("p", 1, 0))
