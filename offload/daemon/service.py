@@ -166,7 +166,7 @@ class Service:
         until_s = self._stopped_s + self.settings.stop_timeout_s
         await self._background.close(max(0.0, until_s - time.monotonic()))
         self._gate.close()
-        self._threads.close()
+        await self._threads.close(max(0.0, until_s - time.monotonic()))
         try:
             if self.archive is not None:
                 patience_s = until_s + _CLOSE_ARCHIVE_S - time.monotonic()
@@ -196,6 +196,7 @@ class Service:
         with suppress(TimeoutError):
             async with asyncio.timeout(patience_s):
                 await closed.wait()
+                self._closing.join()  # it has nothing left to do, and `has_work` would still see it
 
     def _note_stop(self) -> None:
         self._stopped_s = time.monotonic()

@@ -24,7 +24,9 @@ If a store does not answer, no step waits for it longer than `stop_timeout_s` an
 503. What waits for an answer stays on record, as after a kill, and the next start continues it.
 
 STOP-1  A request that the daemon reads gets an answer (offload.daemon.entrance).
-STOP-2  No connection that the kernel accepted before step 3 is reset: the daemon takes it and answers its request.
+STOP-2  No connection that the kernel accepted before step 3 is reset: the daemon takes it and answers its request. One
+    whose handshake is under way at step 3 is refused. Where the kernel has no filter for sockets (macOS), and where the
+    client's last packet of the handshake comes over a slow network after step 3, the client meets a reset.
 STOP-3  A thread whose call of the store hangs outlives the log, and ends with the process.
 NOTIFY-1  A loop that hangs or a log that failed sends no WATCHDOG=1. systemd then restarts the daemon.
 NOTIFY-2  Without NOTIFY_SOCKET, the daemon sends nothing.
@@ -36,10 +38,13 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import ctypes
 import logging
 import os
 import signal
 import socket
+import struct
+import sys
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, Protocol
@@ -54,6 +59,7 @@ from offload.daemon.listeners import BACKLOG, Kind, Listener
 from offload.daemon.stopping import StopEvent
 from offload.settings import ServeSettings
 
+_SO_ATTACH_FILTER = 26  # in <asm-generic/socket.h>
 _log = logging.getLogger("seglog.daemon")
 
 
@@ -147,16 +153,34 @@ def _accepted_last(opened: socket.socket) -> list[socket.socket]:
     """Close a listening socket. Return the connections that waited at it."""
     connections = []
     opened.setblocking(False)
+    # From here on no client comes between the last `accept` and the close, which would reset it.
     if opened.family == socket.AF_UNIX:
-        # From here on a client is refused, so that none comes between the last `accept` and the close. TCP has no such
-        # state: there, a shutdown would reset the connections that wait.
         opened.shutdown(socket.SHUT_RDWR)
+    elif sys.platform == "linux":
+        _drop_handshakes(opened)
     with opened, contextlib.suppress(BlockingIOError):
         while True:
             connection, _ = opened.accept()
             connection.setblocking(False)
             connections.append(connection)
     return connections
+
+
+def _drop_handshakes(opened: socket.socket) -> None:
+    """Let the kernel drop each SYN at a listening socket. The client's system sends it again, and is then refused.
+
+    A shutdown would reset the connections that wait. Source: socket(7), SO_ATTACH_FILTER.
+    """
+    steps = (
+        (0x30, 0, 0, 13),  # load the byte of the flags
+        (0x54, 0, 0, 0x12),  # keep SYN and ACK
+        (0x15, 0, 1, 0x02),  # is it SYN alone?
+        (0x06, 0, 0, 0),  # yes: drop the packet
+        (0x06, 0, 0, 0xFFFF_FFFF),  # no: take it whole
+    )
+    code = ctypes.create_string_buffer(b"".join(struct.pack("=HBBI", *step) for step in steps))
+    program = struct.pack("@HP", len(steps), ctypes.addressof(code))
+    opened.setsockopt(socket.SOL_SOCKET, _SO_ATTACH_FILTER, program)
 
 
 class Notifier:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
 from typing import Any
 
 from catalog.objects.patience import one_command
@@ -36,10 +37,14 @@ class Threads:
         """Return whether some work has begun, or waits, and has not ended."""
         return any(pool.unfinished for pool in self._pools)
 
-    def close(self) -> None:
-        """Drop the work that waits. Each thread ends after the work that it has begun."""
+    async def close(self, patience_s: float) -> None:
+        """Drop the work that waits. Wait `patience_s` for what has begun; its thread ends after it in any case."""
         for pool in self._pools:
             pool.shutdown(wait=False, cancel_futures=True)
+        begun = [asyncio.wrap_future(future) for pool in self._pools for future in tuple(pool.unfinished)]
+        with suppress(TimeoutError):
+            async with asyncio.timeout(patience_s):
+                await asyncio.gather(*begun, return_exceptions=True)
 
 
 class _Pool(ThreadPoolExecutor):

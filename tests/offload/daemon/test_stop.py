@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import http.client
 import json
+import os
+import select
 import socket
+import sys
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterator, MutableMapping
@@ -154,6 +158,41 @@ def test_a_client_that_connects_while_its_socket_closes_gets_an_answer(
         assert b"answered" in asyncio.run(scenario())
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="no other kernel here has a filter for sockets")
+def test_a_client_whose_handshake_begins_after_the_last_accept_is_refused_and_not_reset() -> None:
+    client = socket.socket()
+    client.setblocking(False)
+
+    class LastAccept(socket.socket):
+        def accept(self) -> tuple[socket.socket, Any]:
+            try:
+                return super().accept()
+            except BlockingIOError:
+                assert client.connect_ex(self.getsockname()) == errno.EINPROGRESS
+                raise
+
+    class Listening(socket.socket):
+        def dup(self) -> Any:
+            return LastAccept(self.family, self.type, self.proto, os.dup(self.fileno()))
+
+    async def app(_scope: Any, _receive: Any, _send: Any) -> None: ...
+
+    async def scenario() -> None:
+        with Listening() as listening:
+            listening.bind(("127.0.0.1", 0))
+            listening.listen()
+            listening.setblocking(False)
+            end, ended = serve_unix(app, Listener(Kind.TCP, listening, "tcp"), ServeSettings(), StopEvent())
+            await asyncio.sleep(0)
+            end()
+            await ended
+
+    with closing(client):
+        asyncio.run(scenario())
+        assert select.select([], [client], [], TIMEOUT_S)[1]
+        assert client.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR) == errno.ECONNREFUSED
+
+
 def test_readyz_fails_while_the_daemon_still_takes_requests(directory: Path) -> None:
     with served(directory, "", SERVE_STOP_DELAY_S="3600", SERVE_PROBE_PORT="0") as daemon:
         assert daemon.ask("GET", "/readyz")[0] == 200
@@ -296,7 +335,7 @@ def test_a_stop_waits_for_no_store_and_begins_no_queued_offload(
             return service.has_work
 
     assert asyncio.run(stopped()) == (stop_timeout_s == "0")
-    assert len(hanging.begun) == 2
+    assert len(hanging.begun) == 2, hanging.begun
     with seglog.open(directory) as log:
         assert [log.topic(name).head_seq for name in log.topics()] == [1] * 5
 
