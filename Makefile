@@ -57,7 +57,7 @@ coverage: setup ## lines and branches of each package that make test and make te
 slice: setup ## the slice of the soak or of the mutants that has waited longest; NAME=word picks one
 	@$(RUN) python -m tests.runs slice $(NAME)
 
-nightly: setup ## such slices, one after the other, until you stop it; MINUTES=30
+nightly: setup ## such slices, the longest waiting first, until you stop it; MINUTES=30
 	@$(RUN) python -m tests.runs nightly $(MINUTES)
 
 slices: setup ## bring the list of slices up to date, in tests/last_run.json

@@ -115,7 +115,7 @@ def above_bounds(spent: dict[str, dict[str, Any]]) -> list[str]:
 
 
 def write(spent: dict[str, dict[str, Any]], report: dict[str, Any]) -> None:
-    """Write build/run.json, and build/durations.json with each file and the 200 tests that cost most CPU time."""
+    """Write the report of a run, and build/durations.json with each file and the 200 tests that cost most CPU time."""
     if not spent:
         return
     files: defaultdict[str, Counter[str]] = defaultdict(Counter)
@@ -133,7 +133,7 @@ def write(spent: dict[str, dict[str, Any]], report: dict[str, Any]) -> None:
     folder = Path("build")
     folder.mkdir(exist_ok=True)
     (folder / "durations.json").write_text(json.dumps(durations, indent=1) + "\n")
-    (folder / "run.json").write_text(json.dumps(report, indent=1) + "\n")
+    Path(os.environ.get("TESTS_REPORT", folder / "run.json")).write_text(json.dumps(report, indent=1) + "\n")
 
 
 def grown(before: dict[str, Any], after: dict[str, Any]) -> list[str]:

@@ -4,7 +4,8 @@
     python -m tests.runs group [NAME ...]      run groups of `make test-all`, or all of them
     python -m tests.runs due                   run the groups whose part of the product changed since they last passed
     python -m tests.runs slice [WORD]          run the slice that has waited longest, or the first whose name has WORD
-    python -m tests.runs nightly [MINUTES]     each slice once in that order, until it is stopped or the time is over
+    python -m tests.runs nightly [MINUTES]     each slice once in that order, until it is stopped or the time is over:
+                                               two tests of the soak at a time, and mutants alone, as they use all cores
     python -m tests.runs list                  bring the list of slices up to date
 
 Nobody waits for all proofs before each change, so they take turns. A slice is a test of the soak, or twenty mutants,
@@ -14,16 +15,18 @@ whoever works next goes on where the last one stopped.
 
 from __future__ import annotations
 
-import contextlib
 import datetime as dt
 import json
 import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from itertools import groupby
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -47,10 +50,11 @@ __all__ = [
 _ROOT = Path(__file__).resolve().parent.parent
 RECORD = _ROOT / "tests" / "last_run.json"
 #: What a run leaves about itself: tests/conftest.py the counts of tests, tests/mutants those of verdicts.
-REPORT = _ROOT / "build" / "run.json"
+REPORT = Path(os.environ.get("TESTS_REPORT", _ROOT / "build" / "run.json"))
 LONGEST_S = 15 * 60
 _ENDING_S = 60
 _MUTANTS = 20
+_recording = threading.Lock()  # of the record
 _WORKERS = ("-n", "3", "--dist", "loadfile", "--no-loadscope-reorder")
 
 
@@ -164,29 +168,52 @@ def _end(process: subprocess.Popen[bytes]) -> None:
 
 
 def run(chosen: Run) -> bool:
-    """Run it, put what it did into the record, and return whether it passed."""
+    """Run it, put what it did into the record, and return whether it passed. Two threads may run two at a time."""
     print(f"\n-- {chosen.name}", flush=True)
-    REPORT.unlink(missing_ok=True)
+    report_file = REPORT.with_stem(f"{REPORT.stem}-{threading.get_ident()}")
+    report_file.unlink(missing_ok=True)
     began, commit = time.monotonic(), _commit()
-    seed = {"SEGLOG_TEST_SEED": "30"} if chosen.name.startswith("group ") else {}
-    with subprocess.Popen(chosen.command, cwd=_ROOT, env=os.environ | seed) as process:
+    variables = {"TESTS_REPORT": str(report_file)}
+    if chosen.name.startswith("group "):
+        variables["SEGLOG_TEST_SEED"] = "30"
+    # A session of its own, so that Ctrl-C reaches it by `_end` alone: one that it breaks off has not failed.
+    with subprocess.Popen(chosen.command, cwd=_ROOT, env=os.environ | variables, start_new_session=True) as process:
         try:
             result = "passed" if process.wait(LONGEST_S) == 0 else "failed"
         except subprocess.TimeoutExpired:
             result = "failed"
             _end(process)
-    report = json.loads(REPORT.read_text()) if REPORT.exists() else {}
-    record = read_record()
-    record[chosen.name] = {
-        "commit": commit,
-        "date": dt.datetime.now(dt.UTC).isoformat(timespec="seconds"),
-        "seconds": round(time.monotonic() - began),
-        "result": result,
-        **report,
-    }
-    write_record(record)
-    print(f"-- {chosen.name}: {result} in {record[chosen.name]['seconds']} s", flush=True)
+        except KeyboardInterrupt:
+            _end(process)
+            raise
+    report = json.loads(report_file.read_text()) if report_file.exists() else {}
+    report_file.unlink(missing_ok=True)
+    seconds = round(time.monotonic() - began)
+    date = dt.datetime.now(dt.UTC).isoformat(timespec="seconds")
+    with _recording:
+        outcome = {"commit": commit, "date": date, "seconds": seconds, "result": result, **report}
+        write_record(read_record() | {chosen.name: outcome})
+    print(f"-- {chosen.name}: {result} in {seconds} s", flush=True)
     return result == "passed"
+
+
+def nightly(waiting: Sequence[Run], end_s: float) -> bool:
+    """Run each of them once until `end_s`, of the monotonic clock, and return whether all passed.
+
+    Ctrl-C ends it as well, once those under way have ended.
+    """
+
+    def run_in_time(chosen: Run) -> bool:
+        return time.monotonic() >= end_s or run(chosen)
+
+    has_passed = True
+    for are_mutants, those in groupby(waiting, lambda each: each.name.startswith("mutants ")):
+        try:
+            with ThreadPoolExecutor(1 if are_mutants else 2) as lanes:
+                has_passed &= all([*lanes.map(run_in_time, those)])
+        except KeyboardInterrupt:
+            break
+    return has_passed
 
 
 def _commit() -> str:
@@ -241,11 +268,7 @@ def main(words: Sequence[str]) -> int:
         has_passed = run(found[0])
     elif what == "nightly":
         end = time.monotonic() + 60 * float(rest[0]) if rest else float("inf")
-        with contextlib.suppress(KeyboardInterrupt):
-            for chosen in slices(read_record()):
-                if time.monotonic() >= end:
-                    break
-                has_passed &= run(chosen)
+        has_passed = nightly(slices(read_record()), end)
     elif what == "list":
         _bring_up_to_date()
     else:

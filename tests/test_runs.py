@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -27,3 +28,22 @@ def test_a_slice_that_takes_too_long_ends_in_order_and_failed(tmp_path: Path, mo
     assert not runs.run(runs.Run("a slice", (sys.executable, "-c", _HANGS, str(told))))
     assert told.read_text() == "closed what it had opened"
     assert json.loads(record.read_text())["a slice"]["result"] == "failed"
+
+
+def test_slices_that_run_side_by_side_keep_their_own_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    record = tmp_path / "last_run.json"
+    record.write_text("{}")
+    monkeypatch.setattr(runs, "RECORD", record)
+    monkeypatch.setattr(runs, "REPORT", tmp_path / "run.json")
+    tells = "import os, pathlib, sys; pathlib.Path(os.environ['TESTS_REPORT']).write_text(sys.argv[1])"
+    waiting = [runs.Run(f"slice {n}", (sys.executable, "-c", tells, f'{{"passed": {n}}}')) for n in range(8)]
+    waiting.append(runs.Run("mutants seglog 0", (sys.executable, "-c", tells, '{"killed": 20}')))
+    assert runs.nightly(waiting, time.monotonic() + 600)
+    kept = json.loads(record.read_text())
+    assert {name: (last.get("passed"), last.get("killed")) for name, last in kept.items()} == {
+        **{f"slice {n}": (n, None) for n in range(8)},
+        "mutants seglog 0": (None, 20),
+    }
+    assert not [*tmp_path.glob("run*.json")]
+    assert runs.nightly(waiting, time.monotonic())
+    assert json.loads(record.read_text()) == kept

@@ -288,9 +288,9 @@ class Journal:
                 return f"{name} ends at {topic.head}, and {least} was acked"
             if topic.hot_floor < bounds.floors[name][0]:
                 return f"{name} begins at {topic.hot_floor}, and {bounds.floors[name][0]} was acked"
-            missing = {*self.live_seqs(name, topic.head, bounds.deletes[1])} - {
-                seq for seq, *_ in self._all(name, topic)
-            }
+            counts = range(bounds.deletes[0], bounds.deletes[1] + 1)  # the last one may be an undelete
+            kept = set.intersection(*({*self.live_seqs(name, topic.head, count)} for count in counts))
+            missing = kept - {seq for seq, *_ in self._all(name, topic)}
             if missing:
                 return f"{name} has no {sorted(missing)}"
             untold = {seq for seq in self._untold(name, topic, bounds.deletes[1]) if seq <= topic.head}
