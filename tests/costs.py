@@ -17,6 +17,8 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+from tests.runs import REPORT
+
 __all__ = ["BOUNDS", "COST", "above_bounds", "begin", "cost", "saw_start", "starts", "write"]
 
 COST = "cost"  # The name of the report property that has the cost of a test.
@@ -133,7 +135,8 @@ def write(spent: dict[str, dict[str, Any]], report: dict[str, Any]) -> None:
     folder = Path("build")
     folder.mkdir(exist_ok=True)
     (folder / "durations.json").write_text(json.dumps(durations, indent=1) + "\n")
-    Path(os.environ.get("TESTS_REPORT", folder / "run.json")).write_text(json.dumps(report, indent=1) + "\n")
+    REPORT.parent.mkdir(exist_ok=True)
+    REPORT.write_text(json.dumps(report, indent=1) + "\n")
 
 
 def grown(before: dict[str, Any], after: dict[str, Any]) -> list[str]:

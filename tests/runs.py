@@ -49,12 +49,15 @@ __all__ = [
 
 _ROOT = Path(__file__).resolve().parent.parent
 RECORD = _ROOT / "tests" / "last_run.json"
-#: What a run leaves about itself: tests/conftest.py the counts of tests, tests/mutants those of verdicts.
-REPORT = Path(os.environ.get("TESTS_REPORT", _ROOT / "build" / "run.json"))
+#: What a run leaves about itself: tests/conftest.py the counts of tests, tests/mutants those of verdicts. What the run
+#: starts leaves its own elsewhere, so the variable goes.
+REPORT = Path(os.environ.pop("TESTS_REPORT", _ROOT / "build" / "run.json"))
 LONGEST_S = 15 * 60
 _ENDING_S = 60
 _MUTANTS = 20
 _recording = threading.Lock()  # of the record
+_running = set[subprocess.Popen[bytes]]()
+_is_stopped = threading.Event()
 _WORKERS = ("-n", "3", "--dist", "loadfile", "--no-loadscope-reorder")
 
 
@@ -178,6 +181,7 @@ def run(chosen: Run) -> bool:
         variables["SEGLOG_TEST_SEED"] = "30"
     # A session of its own, so that Ctrl-C reaches it by `_end` alone: one that it breaks off has not failed.
     with subprocess.Popen(chosen.command, cwd=_ROOT, env=os.environ | variables, start_new_session=True) as process:
+        _running.add(process)
         try:
             result = "passed" if process.wait(LONGEST_S) == 0 else "failed"
         except subprocess.TimeoutExpired:
@@ -186,6 +190,10 @@ def run(chosen: Run) -> bool:
         except KeyboardInterrupt:
             _end(process)
             raise
+        finally:
+            _running.discard(process)
+    if _is_stopped.is_set():
+        return False
     report = json.loads(report_file.read_text()) if report_file.exists() else {}
     report_file.unlink(missing_ok=True)
     seconds = round(time.monotonic() - began)
@@ -200,7 +208,7 @@ def run(chosen: Run) -> bool:
 def nightly(waiting: Sequence[Run], end_s: float) -> bool:
     """Run each of them once until `end_s`, of the monotonic clock, and return whether all passed.
 
-    Ctrl-C ends it as well, once those under way have ended.
+    Ctrl-C ends it as well, and those under way, which leave no result.
     """
 
     def run_in_time(chosen: Run) -> bool:
@@ -208,11 +216,16 @@ def nightly(waiting: Sequence[Run], end_s: float) -> bool:
 
     has_passed = True
     for are_mutants, those in groupby(waiting, lambda each: each.name.startswith("mutants ")):
+        lanes = ThreadPoolExecutor(1 if are_mutants else 2)
         try:
-            with ThreadPoolExecutor(1 if are_mutants else 2) as lanes:
-                has_passed &= all([*lanes.map(run_in_time, those)])
+            has_passed &= all([*lanes.map(run_in_time, those)])
         except KeyboardInterrupt:
-            break
+            _is_stopped.set()
+            for process in tuple(_running):
+                _end(process)
+            return False
+        finally:
+            lanes.shutdown(cancel_futures=True)
     return has_passed
 
 
@@ -253,6 +266,7 @@ def _show() -> None:
 
 
 def main(words: Sequence[str]) -> int:
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     what, *rest = words or ["show"]
     has_passed = True
     if what == "group":
