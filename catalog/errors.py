@@ -60,6 +60,7 @@ from __future__ import annotations
 import reprlib
 from datetime import UTC, datetime
 
+from seglog.base import errors as base
 from seglog.base.errors import (
     Conflict,
     Corrupt,
@@ -219,11 +220,8 @@ class BranchCollected(Diverged):
         )
 
 
-class BranchExists(Conflict, CatalogError):
-    topic: str
-    branch: str
-    message = "{topic}@{branch} exists already"
-    hint = "choose another name: a restore never overwrites"
+class BranchExists(base.BranchExists, CatalogError):
+    """`seglog.errors.BranchExists`, raised here."""
 
 
 class VolumeHasName(Conflict, CatalogError):
@@ -346,25 +344,20 @@ class NoSuchBucket(Missing, CatalogError):
     hint = "create it, or correct the remote URL"
 
 
-class NoSuchTopic(Missing, CatalogError):
-    topic: str
+class NoSuchTopic(base.NoSuchTopic, CatalogError):
+    """`seglog.errors.NoSuchTopic`, in a remote."""
+
     place: str
     message = "no topic {topic} in {place}"
     hint = "`seglog topic list` lists the topics"
 
 
-class NoSuchBranch(Missing, CatalogError):
-    topic: str
-    branch: str
-    message = "no branch {topic}@{branch}"
-    hint = "`seglog branch list {topic}` lists the branches"
+class NoSuchBranch(base.NoSuchBranch, CatalogError):
+    """`seglog.errors.NoSuchBranch`, raised here."""
 
 
-class NoSuchTag(Missing, CatalogError):
-    topic: str
-    tag: str
-    message = "{topic} has no tag {tag}"
-    hint = "`seglog tag list {topic}` lists the tags"
+class NoSuchTag(base.NoSuchTag, CatalogError):
+    """`seglog.errors.NoSuchTag`, raised here."""
 
 
 class NoSuchPin(Missing, CatalogError):
@@ -385,12 +378,8 @@ class NoSuchOperation(Missing, CatalogError):
     hint = "`seglog oplog` lists the operations"
 
 
-class OutOfWindow(Missing, CatalogError):
-    """The target lies outside what is kept. The message gives the window. The call never guesses the nearest point."""
-
-    target: str
-    window: str
-    message = "{target} is outside the kept history. Restorable: {window}"
+class OutOfWindow(base.OutOfWindow, CatalogError):
+    """`seglog.errors.OutOfWindow`, raised here."""
 
 
 class StoreUnreachable(Unavailable, CatalogError):
@@ -460,13 +449,8 @@ class InvalidName(Misuse, CatalogError):
     hint = "1 to 128 characters of A-Z a-z 0-9 . _ -, the first one a letter, digit or underscore"
 
 
-class UnnamableBranch(Misuse, CatalogError):
-    """An operation that the name `main` does not allow."""
-
-    topic: str
-    what: str
-    message = "the branch main of {topic} cannot {what}"
-    hint = "main is the topic itself"
+class UnnamableBranch(base.UnnamableBranch, CatalogError):
+    """`seglog.errors.UnnamableBranch`, raised here."""
 
 
 class InvalidKey(Misuse, CatalogError):
@@ -504,13 +488,8 @@ class ChecksumNotKept(Misuse, CatalogError):
     hint = 'set offload.checksum to "auto", or to a checksum that the store keeps'
 
 
-class InvalidTarget(Misuse, CatalogError):
-    def __init__(self, text: str, reason: str = "") -> None:
-        self._tell(
-            f"{text!r} is not a point in time{': ' + reason if reason else ''}",
-            hint="use seq:N, lsn:N, head, head~N, tag:NAME, or a time such as 2026-11-21T09:30:00Z or '15 minutes ago'",
-        )
-        self.text = text
+class InvalidTarget(base.InvalidTarget, CatalogError):
+    """`seglog.errors.InvalidTarget`, raised here."""
 
 
 def _moment(ms: int) -> str:

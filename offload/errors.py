@@ -54,6 +54,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from pathlib import Path
 
+from seglog.base import errors as base
 from seglog.base.errors import Conflict, Corrupt, Missing, Misuse, SeglogError, Unavailable
 
 __all__ = [
@@ -299,10 +300,8 @@ class NotOffloaded(Conflict, OffloadError):
     hint = "run `seglog seal {name}`, then `seglog offload {name}`"
 
 
-class OpenBranch(Conflict, OffloadError):
-    name: str
-    message = "{name} is open for appends in this directory"
-    hint = "`seglog reset {name}` ends that, and keeps the offloaded records"
+class OpenBranch(base.OpenBranch, OffloadError):
+    """`seglog.errors.OpenBranch`, raised here."""
 
 
 class TopicFollowed(Conflict, OffloadError):

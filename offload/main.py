@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from offload.settings import Settings
 
 _YOUNG_OBJECTS = 100_000
-"""The objects between two searches for cycles. With Python's own 700, the imports of a command cause a hundred."""
+"""The objects before the first search for cycles. With Python's own 700, the imports of a command cause a hundred."""
 
 
 def main() -> None:
@@ -31,6 +31,8 @@ def main() -> None:
         from offload.cli.streams import accept_any_text, flush_output, open_closed_streams
 
         gc.set_threshold(_YOUNG_OBJECTS)
+        gc.callbacks.append(_search_more_often)
+        atexit.register(gc.callbacks.clear)  # at the end of Python they could import nothing
         atexit.register(gc.freeze)  # else Python looks for cycles in all objects once more at its end
         open_closed_streams()
         accept_any_text()
@@ -39,6 +41,14 @@ def main() -> None:
     except KeyboardInterrupt:  # of the first imports, before the process ends at once
         pass
     raise SystemExit(code)
+
+
+def _search_more_often(_phase: str, _told: object) -> None:
+    """Search for cycles as a process does that runs long. A short command ends before the first search."""
+    import gc
+
+    gc.callbacks.remove(_search_more_often)
+    gc.set_threshold(_YOUNG_OBJECTS // 100)
 
 
 def _serve(directory: Path, settings: Settings, *, remote: str | None, debug: bool, tenants: bool = False) -> None:

@@ -9,6 +9,8 @@
     │   ├── FileCorrupt          a file is damaged below what was durable: path, offset, reason
     │   └── FormatUnsupported    written by another format version         exit 1
     ├── Conflict             the object is taken, or was changed           exit 4
+    │   ├── BranchExists         a restore never overwrites
+    │   ├── OpenBranch           the branch is open for appends in this directory
     │   ├── WarmDirectoryTaken   the warm directory belongs to another log
     │   ├── ColdTierAttached
     │   ├── DirectoryInUse
@@ -28,7 +30,10 @@
     │   ├── NotADataDirectory
     │   ├── NoSuchItem           in a journal: no such section, or no item at that offset
     │   ├── NoSuchSegment        in a segment store
+    │   ├── NoSuchBranch
+    │   ├── NoSuchTag            of the catalog: a name for a state
     │   ├── NoSuchTopic
+    │   ├── OutOfWindow          a target outside what is kept
     │   ├── SeqOutOfRange
     │   └── Evicted              retention took records of the range: from, to
     ├── DaemonError          a daemon refused a request of a client        by the status of the answer
@@ -53,6 +58,7 @@
         ├── InvalidArgument      a value that the call does not take; a TypeError and a ValueError too
         ├── WarmDirectoryNotApart  the warm directory leads into the data directory, or the other way round
         ├── SameFile             a hot file is its own warm copy, so it is not deleted
+        ├── InvalidTarget        a text that names no past state
         ├── InvalidTopicName
         ├── InvalidSetting
         ├── InvalidLabel         a tag or node that does not fit a frame
@@ -64,6 +70,7 @@
         ├── SectionPruned        an append below the sections that were pruned
         ├── WrongSize            the caller gave another size than the item has
         ├── HistoryKept          a topic with an archive is not deleted here
+        ├── UnnamableBranch      main is the topic itself
         ├── UpgradeNeeded        the call needs a newer form of the directory or the volume
         ├── NotTruncatable       the seq is below the records on this disk, or was evicted
         ├── ReadOnly             a change of a log that was opened for reading only
@@ -78,14 +85,24 @@ import reprlib
 from pathlib import Path
 
 from seglog.base.errors import (
+    BranchExists,
     Conflict,
     Corrupt,
+    Evicted,
     InvalidArgument,
+    InvalidTarget,
     Missing,
     Misuse,
+    NoSuchBranch,
+    NoSuchTag,
+    NoSuchTopic,
+    OpenBranch,
     OpenedByParent,
+    OutOfWindow,
     SeglogError,
+    SeqOutOfRange,
     Unavailable,
+    UnnamableBranch,
 )
 
 __all__ = [
@@ -93,6 +110,7 @@ __all__ = [
     "AppendsHeld",
     "BatchForgotten",
     "BatchReused",
+    "BranchExists",
     "CalledWithin",
     "ColdTierAttached",
     "ColdTierRequired",
@@ -116,6 +134,7 @@ __all__ = [
     "InvalidItem",
     "InvalidLabel",
     "InvalidSetting",
+    "InvalidTarget",
     "InvalidTopicName",
     "ItemTooLarge",
     "JournalClosed",
@@ -123,16 +142,20 @@ __all__ = [
     "LogClosed",
     "Missing",
     "Misuse",
+    "NoSuchBranch",
     "NoSuchItem",
     "NoSuchSegment",
+    "NoSuchTag",
     "NoSuchTopic",
     "NotADataDirectory",
     "NotInstalled",
     "NotTruncatable",
     "OffsetOverflow",
+    "OpenBranch",
     "OpenedByParent",
     "OtherIncarnation",
     "OtherLoop",
+    "OutOfWindow",
     "ProducerFenced",
     "ProducerGap",
     "ReadOnly",
@@ -148,6 +171,7 @@ __all__ = [
     "TopicFull",
     "Truncated",
     "Unavailable",
+    "UnnamableBranch",
     "UpgradeNeeded",
     "ViewOutdated",
     "WarmDirectoryNotApart",
@@ -420,38 +444,6 @@ class NoSuchItem(Missing):
 class NoSuchSegment(Missing):
     segment: int
     message = "the store has no segment that begins with seq {segment}"
-
-
-class NoSuchTopic(Missing):
-    def __init__(self, topic: str) -> None:
-        hint = "`seglog status` lists the topics, also those that this directory only follows"
-        self._tell(f"no topic {topic}", hint=hint)
-        self.topic = topic
-
-
-class SeqOutOfRange(Missing):
-    """The topic has no such seq. It has the seqs from `first` to `last`, or none if `last` is below `first`."""
-
-    def __init__(self, topic: str, seq: int, first: int, last: int) -> None:
-        there_is = f"it holds {first} to {last}" if last >= first else "it is empty"
-        self._tell(f"seq {seq} is outside topic {topic}: {there_is}")
-        self.topic = topic
-        self.seq = seq
-        self.first = first
-        self.last = last
-
-
-class Evicted(Missing):
-    """Retention took live records of the requested range."""
-
-    def __init__(self, topic: str, gap_from: int, gap_to: int) -> None:
-        self._tell(
-            f"records {gap_from} to {gap_to} of topic {topic} were evicted",
-            hint=f"continue from seq {gap_to + 1} on, or ask with gaps=True, which returns a Gap in their place",
-        )
-        self.topic = topic
-        self.gap_from = gap_from
-        self.gap_to = gap_to
 
 
 class DaemonError(SeglogError):

@@ -6,10 +6,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import nullcontext
 from itertools import chain
 
 from seglog.base.arguments import checked
-from seglog.engine.engine import Engine
+from seglog.engine.engine import Engine, doing
 from seglog.engine.state import TopicState
 from seglog.errors import ReadOnly, SeqOutOfRange, Truncated
 from seglog.format.frames import Frames
@@ -21,7 +22,7 @@ from seglog.reading.read import read_frame_batches
 from seglog.reading.sealed import SealedFiles
 from seglog.reading.times import expired_seq, first_seq_at, known_floors
 from seglog.segments.segment import SegmentInfo
-from seglog.values.deletes import DeleteOp, TruncateOp
+from seglog.values.deletes import DeleteOp, DeleteWhere, TruncateOp
 from seglog.values.producer import Producer
 from seglog.values.seq_set import SeqSet
 from seglog.view import explained, guarded
@@ -187,6 +188,12 @@ class InnerTopic:
     def has_bytes(self, seqs: SeqSet) -> bool:
         """Return whether the log has the bytes of all these records that are in its segments. Raise `NoSuchTopic`."""
         return write.has_bytes(self._engine, self.name, seqs)
+
+    @checked
+    def delete(self, where: DeleteWhere, *, evicts: bool = False) -> DeleteOp:
+        """Delete or evict as `Topic` does, and return the delete, whose number is 0 if all records are ephemeral."""
+        with doing("evict") if evicts else nullcontext():
+            return write.delete(self._engine, self.name, where, evicts=evicts)
 
     def delete_ops(self) -> tuple[DeleteOp, ...]:
         """Return the listed deletes, oldest first.

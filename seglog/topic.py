@@ -17,7 +17,7 @@ from seglog.reading.follow import follow_records
 from seglog.reading.read import continue_records
 from seglog.reading.times import expired_seq, known_floors
 from seglog.values.config import TopicConfig
-from seglog.values.deletes import DeleteOp, DeleteWhere, where_of
+from seglog.values.deletes import DeleteWhere, where_of
 from seglog.values.producer import Appended
 from seglog.values.protocols import (
     AppendArguments,
@@ -26,6 +26,7 @@ from seglog.values.protocols import (
     FollowArguments,
     LogAppendArguments,
     ReadArguments,
+    Removed,
     Selection,
 )
 from seglog.values.record import Gap, Record, selected
@@ -151,11 +152,11 @@ class Topic:
         """
         return Appended(*append(self._engine, self.name, values, append_options(options)))
 
-    def append_stream(self, chunks: Iterable[bytes], **options: Unpack[AppendArguments]) -> int:
-        """Append one record whose value comes in chunks, and return its seq.
+    def append_stream(self, chunks: Iterable[bytes], **options: Unpack[AppendArguments]) -> Appended:
+        """Append one record whose value comes in chunks. Return its seq, in a range of one, as `append_once` does.
 
             with open("dump.bin", "rb") as file:
-                seq = log.topic("dumps").append_stream(iter(lambda: file.read(1 << 20), b""))
+                log.topic("dumps").append_stream(iter(lambda: file.read(1 << 20), b""))
 
         Memory holds 1 MiB and a chunk: the rest waits in a file without a name in the data directory. If `chunks` ends
         with an error, nothing is appended, and the error passes through. A read returns the value as a whole.
@@ -164,7 +165,7 @@ class Topic:
         """
         from seglog.writing.stream import append_stream
 
-        return append_stream(self._engine, self.name, chunks, append_options(options))[0].start
+        return Appended(*append_stream(self._engine, self.name, chunks, append_options(options)))
 
     def bounds(self) -> Bounds:
         """Return the bounds of the topic. The incarnation is None if the log is read-only. Raise `NoSuchTopic`."""
@@ -357,7 +358,7 @@ class Topic:
         return max(seq, expired_seq(self._engine, state, seq))
 
     @checked
-    def delete(self, **conditions: Unpack[DeleteArguments]) -> DeleteOp:
+    def delete(self, **conditions: Unpack[DeleteArguments]) -> Removed:
         """Delete the current records that meet each given condition. Durable on return.
 
             orders.delete(start=4711, end=9200)             cut out a range; both ends are deleted
@@ -367,22 +368,24 @@ class Topic:
         `tag` is exact, or a prefix with a trailing `*`. `before` is exclusive. `seqs` may be in any order, and make a
         million ranges at most. With `epoch`, the seqs are those of that epoch. `since_ms` and `until_ms` are inclusive
         times, and `grep` is a regular expression that the value has: the log looks these records up first. If all
-        records of the topic are ephemeral, nothing is written, and the delete has the number 0.
+        records of the topic are ephemeral, nothing is written. The deleted records are not counted.
 
-        Raise `NoSuchTopic`. Raise `InvalidSetting` without any condition, and `InvalidArgument` if `end` is below
-        `start`, or there are too many seqs. Raise `ConcurrentModification` if a truncation has ended the epoch.
+        Raise `NoSuchTopic`. Raise `InvalidSetting` without any condition. Raise `InvalidArgument` if `end` is below
+        `start`, if `grep` is no regular expression, or if there are too many seqs. Raise `ConcurrentModification` if a
+        truncation has ended the epoch.
         """
         where = where_of(conditions, self.epoch, self.seq_at, lambda first, last: self.read(first, last, gaps=True))
-        return write.delete(self._engine, self.name, where)
+        self.inner.delete(where)
+        return Removed(None, None)
 
     @checked
-    def evict(self, before: int) -> DeleteOp:
+    def evict(self, before: int) -> Removed:
         """Evict the records below `before`, as retention does. Readers get a `Gap` or `Evicted` in their place.
 
         In all else this works as `delete`: `delete_ops` lists it. Raise `NoSuchTopic`.
         """
-        with doing("evict"):
-            return write.delete(self._engine, self.name, DeleteWhere(before), evicts=True)
+        self.inner.delete(DeleteWhere(before), evicts=True)
+        return Removed(None, None)
 
     def seal(self) -> None:
         """Seal the segments with the current records. Later appends begin a new segment. Raise `NoSuchTopic`."""

@@ -38,6 +38,7 @@ WRONG: dict[str, tuple[object, ...]] = {
     "name": (7, b"name", True, 1.5, ["name"], "\ud800", "", "a b", "a/b", "../a", NAIVE, object()),
     "bytes": ("text", 7, True, 1.5, ["x"], NAIVE, object()),
     "values": (b"x", "x", bytearray(b"x"), 7, True, {b"x": b"x"}, {b"x"}, ["x"], [None], [7], [b"x", "y"], object()),
+    "chunks": (b"x", "x", bytearray(b"x"), 7, True, {b"x": b"x"}, {b"x"}, object()),
     "path": (7, b"/x", True, 1.5, ["x"], "", "a\0b", NAIVE, object()),
     "directory": (7, b"/x", True, 1.5, ["x"], "a\0b", NAIVE, Path("x"), object()),
     "wholes": (7, "7", b"7", ["7"], [1.5], [True], [-1], [2**64], object()),

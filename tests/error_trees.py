@@ -21,6 +21,7 @@ def drawn(module: ModuleType) -> dict[str, str]:
 
 
 def defined(module: ModuleType) -> dict[str, str]:
-    """Return each class of the module and its base."""
+    """Return each class of the module and its base. A class that a lower room has under the same name counts as one."""
     kinds = [kind for kind in vars(module).values() if isinstance(kind, type) and issubclass(kind, Exception)]
-    return {kind.__name__: kind.__bases__[0].__name__ for kind in kinds}
+    bases = {kind.__name__: next(base for base in kind.__mro__ if base.__name__ != kind.__name__) for kind in kinds}
+    return {name: base.__name__ for name, base in bases.items()}

@@ -15,6 +15,7 @@
     seq, epoch                          Truncated: the first seq that is gone, and the epoch after that
     gap_from, gap_to                    Evicted: the first and the last record that retention took
     incarnation                         OtherIncarnation: that of the topic, null without a topic
+    fields                              an error of `seglog.errors`: all its fields, such as topic, seq and floor
     appended, first_seq, last_seq       an append of many parts: the records that are in
 
 PROBLEM-1  A status 429, 503 or 507 comes with `Retry-After`.
@@ -43,9 +44,11 @@ from seglog import (
     OtherIncarnation,
     ProducerFenced,
     ProducerGap,
+    SeglogError,
     SeqOutOfRange,
     TooManyKeys,
     Truncated,
+    errors,
 )
 
 RETRY_AFTER_S = 1
@@ -73,7 +76,7 @@ _BY_EXIT_CODE = {2: 400, 3: 404, 4: 409}
 _BY_GROUP = {"Misuse": 400, "Missing": 404, "Conflict": 409, "Unavailable": 503}
 
 # Members of the body, by error, each with the header that tells the same.
-_MEMBERS: dict[type[Exception], tuple[tuple[str, str | None, Callable[[Any], int | str | None]], ...]] = {
+_MEMBERS: dict[type[BaseException], tuple[tuple[str, str | None, Callable[[Any], int | str | None]], ...]] = {
     ProducerFenced: (("epoch", "producer-epoch", lambda error: error.current),),
     ProducerGap: (
         ("expected", "producer-expected-seq", lambda error: error.expected),
@@ -109,8 +112,8 @@ def error_answer(error: Exception, members: Mapping[str, Any] = _NO_MEMBERS) -> 
     if request_id.get():
         report["request_id"] = request_id.get()
     headers = [(b"content-type", b"application/problem+json")]
-    for member, header, value_of in _MEMBERS.get(type(error), ()):
-        report[member] = value_of(error)
+    report |= _members_of(error)
+    for member, header, _ in _MEMBERS.get(type(error), ()):
         if header is not None:
             headers.append((header.encode(), str(report[member]).encode()))
     body = json.dumps({**report, **members}).encode()
@@ -124,9 +127,17 @@ def error_answer(error: Exception, members: Mapping[str, Any] = _NO_MEMBERS) -> 
     return status, headers, body
 
 
-def line_of(error: Exception) -> dict[str, Any]:
+def line_of(error: BaseException) -> dict[str, Any]:
     """Return the report of an error that comes after the first bytes of an answer, with the same members."""
-    return {**problem(error), **{member: value_of(error) for member, _, value_of in _MEMBERS.get(type(error), ())}}
+    return {**problem(error), **_members_of(error)}
+
+
+def _members_of(error: BaseException) -> dict[str, Any]:
+    """Return the members of an error beside its text, from which a client makes the same error."""
+    members = {member: value_of(error) for member, _, value_of in _MEMBERS.get(type(error), ())}
+    kind = getattr(errors, type(error).__name__, None)
+    is_own = isinstance(kind, type) and issubclass(kind, SeglogError) and isinstance(error, kind)
+    return members | {"fields": error.fields()} if is_own and isinstance(error, SeglogError) else members
 
 
 def answer_of(error: Exception, members: Mapping[str, Any] = _NO_MEMBERS) -> Response:

@@ -112,7 +112,7 @@ def delete(
     offload if older records wait for it. After that commit, `seglog undo TOPIC lsn:N` brings the records back. Without
     a remote there is no way back.
     """
-    from offload.services.writer import deleted_from, take_here
+    from offload.services.writer import take_here
 
     if all(condition is None for condition in (start, end, before, since, until, tag, grep, seqs)):
         raise InvalidParameters("name the records: --from, --to, --before, --since, --until, --tag, --grep or --seqs")
@@ -133,7 +133,7 @@ def delete(
         return RecordsDeleted(topic, 0, None, None, None, None)
     if archive is None:
         handle = directory.log.get_topic(topic)
-        done = take_here(handle, where, lambda: deleted_from(handle, where))
+        done = take_here(handle, where, lambda: handle.inner.delete(where))
     else:
         done = archive.delete(
             topic,
@@ -205,9 +205,9 @@ def _would_delete(directory: Directory, topic: str, where: DeleteWhere | None) -
 
 
 def _seqs_of(text: str) -> SeqSet:
-    """Return the seqs of a text such as 17,4711-4720. Raises `InvalidOption`."""
+    """Return the seqs of a text such as 17,4711-4720. An empty text names none. Raises `InvalidOption`."""
     form = re.compile(r"([0-9]{1,18})(?:-([0-9]{1,18}))?", re.ASCII)
-    parts = [form.fullmatch(part.strip()) for part in text.split(",")]
+    parts = [form.fullmatch(part.strip()) for part in text.split(",")] if text else []
     ranges = [(int(part[1]), int(part[2] or part[1])) for part in parts if part]
     if len(ranges) < len(parts) or any(last < first for first, last in ranges):
         raise InvalidOption("seqs", f"{text[:100]!r} has no such form: 17,4711-4720")

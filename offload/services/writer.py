@@ -22,18 +22,11 @@ from seglog.values.deletes import DeleteWhere
 _ROUNDS = 20
 
 
-def take_here(topic: Topic, where: DeleteWhere, act: Callable[[], DeleteOp]) -> Removed:
+def take_here(topic: Topic, where: DeleteWhere, act: Callable[[], object]) -> Removed:
     """Count the records of this disk that a delete takes, and run the delete, which is `act`."""
     records = count_hot(topic, where)
     act()
     return Removed(records, None)
-
-
-def deleted_from(topic: Topic, where: DeleteWhere) -> DeleteOp:
-    """Delete from the log the records that meet the conditions."""
-    return topic.delete(
-        before=where.before, tag=where.tag, start=where.start, end=where.end, seqs=where.seqs, epoch=where.epoch
-    )
 
 
 def truncate_here(topic: Topic, seq: int) -> Removed:
@@ -102,10 +95,11 @@ class Writer:
             return self._parts.states.resolve(name, parsed)
 
     def delete(self, name: str, where: DeleteWhere, message: str) -> Removed:
-        return self._take(name, where, lambda topic: deleted_from(topic, where), message)
+        return self._take(name, where, lambda topic: topic.inner.delete(where), message)
 
     def evict(self, name: str, before: int, message: str) -> Removed:
-        return self._take(name, DeleteWhere(before), lambda topic: topic.evict(before), message)
+        where = DeleteWhere(before)
+        return self._take(name, where, lambda topic: topic.inner.delete(where, evicts=True), message)
 
     def _take(self, name: str, where: DeleteWhere, act: Callable[[Topic], DeleteOp], message: str) -> Removed:
         topic = self._log.get_topic(self._parts.takeover.topic(name).name)
@@ -115,16 +109,19 @@ class Writer:
         offloaded_seq = self._handles.offloaded_seq(name)
         hot_count = count_hot(topic, where, start=offloaded_seq + 1)
         earlier = topic.inner.delete_ops()
-        op = act(topic)
         lock = self._locks.of(name)
-        if not lock.acquire(blocking=False):
-            return Removed(None, None, waits_for="the offload that is running")
+        is_free = lock.acquire(blocking=False)  # before the delete, which a background offload would publish first
         try:
-            return self._publish_delete(name, op, earlier, offloaded_seq, hot_count, message)
-        except (CatalogError, OffloadError) as error:
-            return Removed(None, None, waits_for=str(error))
+            op = act(topic)
+            if not is_free:
+                return Removed(None, None, waits_for="the offload that is running")
+            try:
+                return self._publish_delete(name, op, earlier, offloaded_seq, hot_count, message)
+            except (CatalogError, OffloadError) as error:
+                return Removed(None, None, waits_for=str(error))
         finally:
-            lock.release()
+            if is_free:
+                lock.release()
 
     def _publish_delete(
         self,

@@ -19,7 +19,6 @@ from seglog.maintenance.plan import Retention
 from seglog.reading.follow import Follower, Patience
 from seglog.topic import Topic, append_options
 from seglog.values.arrow import check_arrow
-from seglog.values.deletes import DeleteOp
 from seglog.values.producer import Appended
 from seglog.values.protocols import (
     AppendArguments,
@@ -28,6 +27,7 @@ from seglog.values.protocols import (
     FollowArguments,
     LogAppendArguments,
     ReadArguments,
+    Removed,
     Selection,
 )
 from seglog.values.record import Gap, Record, selected
@@ -262,10 +262,10 @@ class AsyncTopic:
         return await self._in_thread(self.sync.bounds)
 
     @checked
-    async def delete(self, **conditions: Unpack[DeleteArguments]) -> DeleteOp:
+    async def delete(self, **conditions: Unpack[DeleteArguments]) -> Removed:
         return await self._in_thread(self.sync.delete, **conditions)
 
-    async def evict(self, before: int) -> DeleteOp:
+    async def evict(self, before: int) -> Removed:
         return await self._in_thread(self.sync.evict, before)
 
     async def truncate(self, seq: int) -> None:

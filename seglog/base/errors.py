@@ -9,6 +9,9 @@
         ├── InvalidArgument      a value that the call does not take; a TypeError and a ValueError too
         └── OpenedByParent       an object in a fork of the process that opened it
 
+Below these are the errors of topics, branches and targets. The catalog raises them, and the client of a daemon, which
+imports no catalog, raises the same classes. `seglog.errors` shows them to callers.
+
 An error is a template. Its annotations are its fields, in the order of its arguments, and its texts name them:
 
     class DirectoryInUse(Conflict):
@@ -26,10 +29,11 @@ caller, with the hint.
 
 from __future__ import annotations
 
+import os
 import reprlib
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Any, ClassVar, dataclass_transform
+from typing import Any, ClassVar, Self, dataclass_transform
 
 
 @dataclass_transform()
@@ -60,11 +64,30 @@ class SeglogError(Exception):
         hint = told["hint"] if "hint" in told else self.hint and self.hint.format_map(told)
         self._tell(self.message.format_map(told), hint=hint)
 
+    @classmethod
+    def told(cls, message: str, hint: str | None, fields: Mapping[str, Any]) -> Self:
+        """Return an error as another process tells it: with these texts and fields."""
+        error = cls.__new__(cls)
+        error._tell(message, hint=hint)  # noqa: SLF001 - of this class
+        error.__dict__.update(fields)
+        return error
+
+    def fields(self) -> dict[str, Any]:
+        """Return the fields of the error for `told`. What is no number, text, bool or None becomes a text."""
+        own = {name: value for name, value in vars(self).items() if not name.startswith("_") and name != "hint"}
+        return {name: _plain(value) for name, value in own.items()}
+
     def _tell(self, message: str, *, hint: str | None = None) -> None:
         Exception.__init__(self, message)
         self.hint = hint
         if hint:
             self.add_note(f"Hint: {hint}")
+
+
+def _plain(value: object) -> object:
+    if value is None or isinstance(value, (str, int, float)):
+        return value
+    return os.fspath(value) if isinstance(value, os.PathLike) else reprlib.repr(value)
 
 
 class Corrupt(SeglogError):
@@ -113,3 +136,87 @@ class OpenedByParent(Misuse):
         "open it in this process after the parent has closed it, use the daemon (`seglog serve`), or start processes "
         "with multiprocessing's spawn method"
     )
+
+
+class BranchExists(Conflict):
+    topic: str
+    branch: str
+    message = "{topic}@{branch} exists already"
+    hint = "choose another name: a restore never overwrites"
+
+
+class NoSuchBranch(Missing):
+    topic: str
+    branch: str
+    message = "no branch {topic}@{branch}"
+    hint = "`seglog branch list {topic}` lists the branches"
+
+
+class NoSuchTag(Missing):
+    topic: str
+    tag: str
+    message = "{topic} has no tag {tag}"
+    hint = "`seglog tag list {topic}` lists the tags"
+
+
+class OutOfWindow(Missing):
+    """The target lies outside what is kept. The message gives the window. The call never guesses the nearest point."""
+
+    target: str
+    window: str
+    message = "{target} is outside the kept history. Restorable: {window}"
+
+
+class UnnamableBranch(Misuse):
+    """An operation that the name `main` does not allow."""
+
+    topic: str
+    what: str
+    message = "the branch main of {topic} cannot {what}"
+    hint = "main is the topic itself"
+
+
+class InvalidTarget(Misuse):
+    def __init__(self, text: str, reason: str = "") -> None:
+        self._tell(
+            f"{text!r} is not a point in time{': ' + reason if reason else ''}",
+            hint="use seq:N, lsn:N, head, head~N, tag:NAME, or a time such as 2026-11-21T09:30:00Z or '15 minutes ago'",
+        )
+        self.text = text
+
+
+class OpenBranch(Conflict):
+    name: str
+    message = "{name} is open for appends in this directory"
+    hint = "`seglog reset {name}` ends that, and keeps the offloaded records"
+
+
+class NoSuchTopic(Missing):
+    topic: str
+    message = "no topic {topic}"
+    hint = "`seglog status` lists the topics, also those that this directory only follows"
+
+
+class SeqOutOfRange(Missing):
+    """The topic has no such seq. It has the seqs from `first` to `last`, or none if `last` is below `first`."""
+
+    def __init__(self, topic: str, seq: int, first: int, last: int) -> None:
+        there_is = f"it holds {first} to {last}" if last >= first else "it is empty"
+        self._tell(f"seq {seq} is outside topic {topic}: {there_is}")
+        self.topic = topic
+        self.seq = seq
+        self.first = first
+        self.last = last
+
+
+class Evicted(Missing):
+    """Retention took live records of the requested range."""
+
+    def __init__(self, topic: str, gap_from: int, gap_to: int) -> None:
+        self._tell(
+            f"records {gap_from} to {gap_to} of topic {topic} were evicted",
+            hint=f"continue from seq {gap_to + 1} on, or ask with gaps=True, which returns a Gap in their place",
+        )
+        self.topic = topic
+        self.gap_from = gap_from
+        self.gap_to = gap_to

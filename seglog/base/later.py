@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import importlib
 import re
+import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -19,7 +20,13 @@ __all__ = ["Later", "logger", "pattern"]
 
 
 class _Imported:
-    """Holds the names of a module. A look-up here costs as much as one in the module."""
+    """Holds the names of a module. A look-up here costs as much as one in the module.
+
+    A name that the module makes in a `__getattr__` of its own comes from there.
+    """
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(sys.modules[vars(self)["__name__"]], name)
 
 
 class Later:

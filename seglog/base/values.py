@@ -2,14 +2,15 @@
 
 `dataclasses` compiles up to seven methods for each class at once: half a millisecond a class, and a command imports
 over a hundred. Here all classes share the code of their methods. Only `__init__` is compiled, when it is first used.
-`fields`, `replace`, `match`, `copy` and `pickle` work as they do with `dataclasses`.
+`fields`, `replace`, `match`, `copy` and `pickle` work as they do with `dataclasses`. An `InitVar`, and a hash of other
+fields than those that are compared, are refused.
 """
 
 from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Sequence
-from dataclasses import MISSING, Field, FrozenInstanceError, fields
+from dataclasses import MISSING, Field, FrozenInstanceError, InitVar, fields
 from reprlib import recursive_repr
 from typing import TYPE_CHECKING, Any
 
@@ -30,12 +31,27 @@ else:
             is_below = any(base.__dataclass_params__.frozen for base in bases)
             kind = _dataclass(init=False, repr=False, eq=False, frozen=is_below, slots=slots, kw_only=kw_only)(own)
             kind.__dataclass_params__.frozen = frozen
+            _check_fields(kind)
             for name, method in _methods(kind, frozen=frozen, eq=eq, order=order).items():
                 if own.__dict__.get(name) is None:  # Python itself sets `__hash__` to None beside an `__eq__`
                     setattr(kind, name, method)
             return kind
 
         return made
+
+
+def _check_fields(kind: Any) -> None:
+    """Raise `TypeError` if a field asks for what this decorator does not do."""
+    shown = {field.name: field for field in fields(kind)}
+    for field in kind.__dataclass_fields__.values():
+        if field.name not in shown and (isinstance(field.type, InitVar) or "InitVar" in str(field.type)):
+            raise TypeError(f"{kind.__qualname__}.{field.name} is an InitVar: use dataclasses.dataclass for this class")
+    for field in shown.values():
+        if field.hash not in {None, field.compare}:
+            raise TypeError(
+                f"{kind.__qualname__}.{field.name} has hash={field.hash} and compare={field.compare}: give them the "
+                "same value, or use dataclasses.dataclass for this class"
+            )
 
 
 def _methods(kind: type, *, frozen: bool, eq: bool, order: bool) -> dict[str, Any]:

@@ -1,19 +1,19 @@
 """The answers of the daemon, as values, and the errors that they mean. No I/O.
 
-A problem (RFC 9457) names the class of its error in `title`. If the client can make that error with all its fields, it
-raises the same class as the log in a process of its own. Any other one becomes a `DaemonError`.
+A problem (RFC 9457) names the class of its error in `title`. If `seglog.errors` has that class, the client raises it
+with all its fields, as a log in the process does. Any other one becomes a `DaemonError`.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
-from types import MappingProxyType
-from typing import Any, Final
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
 
 from seglog import errors
 from seglog.base.values import dataclass
-from seglog.client.connections import Answer, Lost, Outcome, Request
+from seglog.client.connections import CLOSED, Answer, Lost, Outcome, Request
 from seglog.client.requests import INCARNATION
 from seglog.errors import DaemonError, DaemonGone, SeglogError
 from seglog.values.producer import Appended
@@ -61,6 +61,13 @@ def receipt_of(request: Request, answer: Answer) -> Receipt:
         raise unfit(request, answer) from error
 
 
+def topics_of(request: Request, answer: Answer) -> list[str]:
+    names = _object(request, answer).get("topics")
+    if not isinstance(names, list):
+        raise unfit(request, answer)
+    return [str(name) for name in names]
+
+
 def bounds_of(request: Request, answer: Answer) -> Bounds:
     headers = answer.headers
     try:
@@ -84,24 +91,30 @@ def problem_of(body: bytes) -> dict[str, Any]:
 def error_of(request: Request, outcome: Outcome, address: str) -> SeglogError:
     """Return the error that a lost answer or a status from 400 on means."""
     if isinstance(outcome, Lost):
+        if outcome is CLOSED:
+            return errors.LogClosed.told(outcome.reason, None, {})
         hint = {} if outcome.is_sent else {"hint": _HINT_UNSENT}
         return DaemonGone(address, outcome.reason, **hint)
+    if request.method == "HEAD" and outcome.status == 404:
+        return errors.NoSuchTopic(request.topic)
     report = problem_of(outcome.body)
-    title = report.get("title") or _title_without_body(outcome.status)
-    try:
-        error = _MADE[title](request, report)
-    except (KeyError, TypeError, ValueError):
-        return refusal_of(outcome.status, outcome.body, title)
-    return error
+    return _own_error(report.get("title"), report) or refusal_of(outcome.status, outcome.body)
 
 
-def error_of_line(request: Request, report: Any) -> SeglogError:
+def error_of_line(report: Any) -> SeglogError:
     """Return the error that the last line or the last event of an answer tells of."""
     fields = report if isinstance(report, dict) else {}
-    try:
-        return _MADE[fields.get("error")](request, fields)
-    except (KeyError, TypeError, ValueError):
-        return failure_of(fields)
+    return _own_error(fields.get("error"), fields) or failure_of(fields)
+
+
+def _own_error(title: str | None, report: dict[str, Any]) -> SeglogError | None:
+    """Return the error of `seglog.errors` that a report tells of, with all its fields; None if it has none."""
+    fields = report.get("fields")
+    if not isinstance(fields, dict) or title not in errors.__all__:
+        return None
+    kind: type[SeglogError] = getattr(errors, title)
+    path = {"path": Path(fields["path"])} if "path" in fields else {}
+    return kind.told(str(report.get("detail") or report.get("message")), report.get("hint"), fields | path)
 
 
 def failure_of(report: Mapping[str, Any]) -> DaemonError:
@@ -110,16 +123,11 @@ def failure_of(report: Mapping[str, Any]) -> DaemonError:
     return DaemonError(message, int(report.get("exit_code", 1)), hint=report.get("hint"), title=report.get("error"))
 
 
-def refusal_of(status: int, body: bytes, title: str | None = None) -> DaemonError:
-    """Return the error of a failed request, with the exit code of a command. `title` is for a body without one."""
+def refusal_of(status: int, body: bytes) -> DaemonError:
+    """Return the error of a failed request, with the exit code of a command."""
     report = problem_of(body)
     detail, code = str(report.get("detail") or f"status {status}"), _EXIT_CODES.get(status, 1)
-    return DaemonError(detail, code, hint=report.get("hint"), title=report.get("title") or title, status=status)
-
-
-def _title_without_body(status: int) -> str | None:
-    """Return the name of the error of an answer to HEAD, which has no body. A topic is what it asks for."""
-    return "NoSuchTopic" if status == 404 else None
+    return DaemonError(detail, code, hint=report.get("hint"), title=report.get("title"), status=status)
 
 
 def _object(request: Request, answer: Answer) -> dict[str, Any]:
@@ -129,83 +137,16 @@ def _object(request: Request, answer: Answer) -> dict[str, Any]:
     return fields
 
 
+def fit(request: Request, answer: Answer) -> Answer:
+    """Return the answer. Raise `DaemonError` if it has another type than the request asks for: a proxy may give it."""
+    kind = answer.headers.get("content-type", "").partition(";")[0].strip()
+    if request.method != "HEAD" and kind != request.headers.get("Accept", "application/json"):
+        raise unfit(request, answer)
+    return answer
+
+
 def unfit(request: Request, answer: Answer) -> DaemonError:
     """Return the error of an answer that no daemon of this version gives."""
     hint = "look whether the address is that of a seglog daemon of this version"
     return DaemonError(f"the answer to {request.method} {request.path} is not of a daemon", 1, hint=hint,
                        status=answer.status)  # fmt: skip
-
-
-def _identity(request: Request) -> tuple[str, int, int]:
-    """Return the id, the epoch and the number of the request's batch. Raise `KeyError` without one."""
-    if request.producer is None:
-        raise KeyError("producer")
-    return request.producer.id, request.producer.epoch, request.producer.number
-
-
-def _fenced(request: Request, report: dict[str, Any]) -> SeglogError:
-    name, epoch, _ = _identity(request)
-    return errors.ProducerFenced(request.topic, name, epoch, int(report["epoch"]))
-
-
-def _gap(request: Request, report: dict[str, Any]) -> SeglogError:
-    name, _, number = _identity(request)
-    return errors.ProducerGap(request.topic, name, number, int(report["expected"]))
-
-
-def _forgotten(request: Request, report: dict[str, Any]) -> SeglogError:
-    name, _, number = _identity(request)
-    return errors.BatchForgotten(request.topic, name, number, int(report["newest"]))
-
-
-def _reused(request: Request, report: dict[str, Any]) -> SeglogError:
-    return errors.BatchReused(request.topic, *_identity(request), int(report["records"]))
-
-
-def _head_moved(request: Request, report: dict[str, Any]) -> SeglogError:
-    if request.if_head is None:
-        raise KeyError("if_head")
-    return errors.HeadMoved(request.topic, request.if_head, int(report["head_seq"]))
-
-
-def _other_incarnation(request: Request, report: dict[str, Any]) -> SeglogError:
-    if request.incarnation is None:
-        raise KeyError("incarnation")
-    return errors.OtherIncarnation(request.topic, request.incarnation, report.get("incarnation"))
-
-
-def _key_reused(request: Request, report: dict[str, Any]) -> SeglogError:
-    if request.key is None:
-        raise KeyError("key")
-    return errors.KeyReused(request.topic, request.key, int(report["first_seq"]), int(report["records"]))
-
-
-def _out_of_range(request: Request, report: dict[str, Any]) -> SeglogError:
-    return errors.SeqOutOfRange(request.topic, int(report["seq"]), int(report["first"]), int(report["last"]))
-
-
-def _evicted(request: Request, report: dict[str, Any]) -> SeglogError:
-    return errors.Evicted(request.topic, int(report["gap_from"]), int(report["gap_to"]))
-
-
-def _truncated(request: Request, report: dict[str, Any]) -> SeglogError:
-    return errors.Truncated(request.topic, int(report["seq"]), int(report["epoch"]))
-
-
-_MADE: Final[Mapping[str | None, Callable[[Request, dict[str, Any]], SeglogError]]] = MappingProxyType(
-    {
-        "BatchForgotten": _forgotten,
-        "BatchReused": _reused,
-        "ConcurrentModification": lambda request, _said: errors.ConcurrentModification(request.topic),
-        "Evicted": _evicted,
-        "HeadMoved": _head_moved,
-        "KeyReused": _key_reused,
-        "NoSuchTopic": lambda request, _said: errors.NoSuchTopic(request.topic),
-        "OtherIncarnation": _other_incarnation,
-        "ProducerFenced": _fenced,
-        "ProducerGap": _gap,
-        "SeqOutOfRange": _out_of_range,
-        "Truncated": _truncated,
-    }
-)
-"""The errors that the client makes of a problem, with all their fields."""

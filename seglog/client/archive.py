@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Unpack
+from typing import TYPE_CHECKING, Unpack
 
 from seglog.base.arguments import checked
 from seglog.client.commands import (
@@ -11,14 +11,17 @@ from seglog.client.commands import (
     RemoteRestored,
     branches_of,
     change_of,
-    delete_of,
     evict_of,
     offload_of,
     restore_of,
     truncate_of,
 )
 from seglog.client.driver import Driver
+from seglog.values.names import check_topic_name
 from seglog.values.protocols import DeleteArguments, Removed
+
+if TYPE_CHECKING:
+    from seglog.client.client import RemoteTopic
 
 
 class RemoteArchive:
@@ -47,9 +50,9 @@ class RemoteArchive:
     def delete(self, name: str, *, message: str = "", **conditions: Unpack[DeleteArguments]) -> Removed:
         """Delete the records that meet each condition. If the daemon has a remote, a commit says so, with `message`.
 
-        A daemon takes a `grep` only if it has RE2.
+        A `grep` that the daemon does not take is looked up here, as in `RemoteTopic.delete`.
         """
-        return self._driver.result(delete_of(name, conditions, message))
+        return self._driver.delete(name, conditions, message)
 
     @checked
     def evict(self, name: str, before: int, *, message: str = "") -> Removed:
@@ -65,6 +68,13 @@ class RemoteArchive:
     def restore(self, topic: str, *, to: str, name: str, message: str = "") -> RemoteRestored:
         """Create the branch `name` with the state of the topic at `to`: seq:N, lsn:N, head~N, tag:NAME or a time."""
         return self._driver.result(restore_of(topic, to, name, message))
+
+    @checked
+    def open_for_append(self, name: str) -> RemoteTopic:
+        """Return the topic, without a request. The daemon takes a branch over with the first append to it."""
+        from seglog.client.client import RemoteTopic
+
+        return RemoteTopic(self._driver, check_topic_name(name))
 
 
 class RemoteBranches:

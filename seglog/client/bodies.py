@@ -11,10 +11,11 @@ from __future__ import annotations
 import base64
 import json
 import struct
-from collections.abc import Sequence
+from collections.abc import AsyncIterable, AsyncIterator, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, Final
 
-from seglog.values.byte_strings import byte_strings
+from seglog.values.byte_strings import byte_string, byte_strings
 from seglog.values.record import Gap, Record
 
 VALUES_TYPE: Final = "application/vnd.seglog.values"
@@ -25,6 +26,41 @@ _LENGTH = struct.Struct("<I")
 
 def encode_values(values: Sequence[bytes]) -> bytes:
     return b"".join(piece for value in byte_strings(values) for piece in (_LENGTH.pack(len(value)), value))
+
+
+class ChunksFailed(Exception):
+    """The chunks of a caller ended with `error`, which the client raises as it is."""
+
+    def __init__(self, error: Exception) -> None:
+        super().__init__(str(error))
+        self.error = error
+
+
+def chunks_of(chunks: Iterable[bytes]) -> Iterator[bytes]:
+    """Yield the chunks of a caller. Raise `ChunksFailed` for an error of theirs."""
+    try:
+        for chunk in chunks:
+            yield byte_string(chunk, "chunks")
+    except Exception as error:
+        raise ChunksFailed(error) from error
+
+
+async def chunks_in_loop(chunks: AsyncIterable[bytes]) -> AsyncIterator[bytes]:
+    """Yield the chunks of a caller as `chunks_of` does."""
+    try:
+        async for chunk in chunks:
+            yield byte_string(chunk, "chunks")
+    except Exception as error:
+        raise ChunksFailed(error) from error
+
+
+@contextmanager
+def errors_of_chunks() -> Iterator[None]:
+    """Raise the error of the chunks itself."""
+    try:
+        yield
+    except ChunksFailed as failed:
+        raise failed.error from failed.error.__cause__
 
 
 def item_of(fields: dict[str, Any]) -> Record | Gap:

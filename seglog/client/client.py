@@ -14,22 +14,24 @@ Safe for many threads. A generator of a read belongs to one thread, and holds a 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Literal, Unpack, cast, overload
 
 from seglog.base.arguments import checked
 from seglog.client.address import address_of, check_token
-from seglog.client.answers import bounds_of, problem_of, receipt_of
+from seglog.client.answers import bounds_of, receipt_of, topics_of
 from seglog.client.archive import RemoteArchive
 from seglog.client.batches import Batching, Outbox, Window
-from seglog.client.commands import delete_of, evict_of, seal_of
-from seglog.client.connections import Connections, tls_context
+from seglog.client.bodies import chunks_of, errors_of_chunks
+from seglog.client.commands import evict_of, seal_of
+from seglog.client.connections import Connections, Request, tls_context
 from seglog.client.driver import Driver
 from seglog.client.producer import RemoteProducer
 from seglog.client.reading import ArrowReading, Following, Reading, place_of
 from seglog.client.requests import (
     Asked,
     append_of,
+    append_stream,
     bounds_request,
     header_text,
     topics_request,
@@ -37,6 +39,7 @@ from seglog.client.requests import (
 )
 from seglog.client.retries import Retries
 from seglog.process import closing_after
+from seglog.values.byte_strings import check_in_order
 from seglog.values.names import check_topic_name
 from seglog.values.producer import Appended
 from seglog.values.protocols import (
@@ -100,7 +103,8 @@ class Client:
 
     def topics(self) -> list[str]:
         """Return the names of all topics, sorted."""
-        return [str(name) for name in problem_of(self._driver.ask(topics_request()).body).get("topics", [])]
+        request = topics_request()
+        return topics_of(request, self._driver.ask(request))
 
     def close(self) -> None:
         self._driver.close()
@@ -121,6 +125,7 @@ class RemoteTopic:
     def __repr__(self) -> str:
         return f"<RemoteTopic {self.name} of {self._driver.address}>"
 
+    @checked
     def append(self, values: Sequence[bytes], **options: Unpack[AppendArguments]) -> range:
         """Append records, and return their seqs once they are as safe as the durability says.
 
@@ -129,12 +134,25 @@ class RemoteTopic:
         Raise `AppendUnknown` if the records may be in or not, `HeadMoved`, `ProducerFenced`, `ProducerGap`,
         `BatchForgotten`, `OtherIncarnation`, `DaemonGone`, and `DaemonError` for any other refusal.
         """
-        return (self.append_once(values, **options)).seqs
+        return (self._append(append_of(self.name, values, self._incarnation, options))).seqs
 
     @checked
     def append_once(self, values: Sequence[bytes], **options: Unpack[AppendArguments]) -> Appended:
         """Append records as `append` does, and say whether the topic had them already. Raise the errors of `append`."""
-        request = append_of(self.name, values, self._incarnation, options)
+        return self._append(append_of(self.name, values, self._incarnation, options))
+
+    def append_stream(self, chunks: Iterable[bytes], **options: Unpack[AppendArguments]) -> Appended:
+        """Append one record whose value comes in chunks. Return its seq, in a range of one, as `append_once` does.
+
+        Neither side holds the whole value in memory. The client does not send the chunks a second time: to repeat the
+        append under its `key` or `producer`, call this again with the same chunks. If `chunks` ends with an error,
+        nothing is appended, and the error passes through. Raise the errors of `append`, and `RecordTooLarge`.
+        """
+        check_in_order("chunks", chunks, "an iterable of byte strings")
+        with errors_of_chunks():
+            return self._append(append_stream(self.name, chunks_of(chunks), self._incarnation, **options))
+
+    def _append(self, request: Request) -> Appended:
         receipt = receipt_of(request, self._driver.ask(request))
         self._incarnation = self._incarnation or receipt.incarnation
         return receipt.result
@@ -252,9 +270,11 @@ class RemoteTopic:
     def delete(self, **conditions: Unpack[DeleteArguments]) -> Removed:
         """Delete the current records that meet each condition, as `Topic.delete` does. Durable on return.
 
-        The client does not repeat it after a lost answer, because new records may have come. Raise `DaemonGone` then.
+        If the daemon does not take a `grep`, because RE2 is missing there or refuses it, the client reads the records
+        and looks itself. The client does not repeat a delete after a lost answer, because new records may have come.
+        Raise `DaemonGone` then.
         """
-        return self._driver.result(delete_of(self.name, conditions))
+        return self._driver.delete(self.name, conditions)
 
     @checked
     def evict(self, before: int) -> Removed:

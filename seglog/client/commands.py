@@ -15,10 +15,12 @@ from seglog.base.values import dataclass
 from seglog.client.answers import error_of_line, unfit
 from seglog.client.bodies import object_of
 from seglog.client.connections import Answer, Request
+from seglog.values.deletes import DeleteWhere, given_where
 from seglog.values.protocols import DeleteArguments, Removed
-from seglog.values.seq_set import SeqSet, seq_set
+from seglog.values.seq_set import SeqSet
 
 _SHOWN_TYPE: Final = "application/vnd.seglog.results"
+_SEQ_MAX: Final = 10**18 - 1  # the command takes 18 digits, and no topic has such a seq
 _YEAR_10000_MS: Final = 253_402_300_800_000
 _Result = TypeVar("_Result")
 
@@ -65,7 +67,7 @@ class Asking(Generic[_Result]):
         except ValueError as error:
             raise unfit(self.request, answer) from error
         if lines and "error" in lines[-1]:
-            raise error_of_line(self.request, lines[-1]["error"])
+            raise error_of_line(lines[-1]["error"])
         try:
             return self.result_of([line for line in lines if line.get("kind") != "progress"])
         except (KeyError, TypeError, ValueError, IndexError) as error:
@@ -73,17 +75,14 @@ class Asking(Generic[_Result]):
 
 
 def delete_of(topic: str, conditions: DeleteArguments, message: str = "") -> Asking[Removed]:
+    """Return a delete. Raise what the log raises for conditions that no delete takes."""
     since_ms, until_ms = conditions.get("since_ms"), conditions.get("until_ms")
-    seqs = seq_set(conditions.get("seqs"))
     given = {
-        "from": conditions.get("start"),
-        "to": conditions.get("end"),
-        "before": conditions.get("before"),
+        **_seqs(given_where(conditions)),
         "since": None if since_ms is None else _time(since_ms),
         "until": None if until_ms is None else _time(until_ms),
         "tag": conditions.get("tag"),
         "grep": conditions.get("grep"),
-        "seqs": None if seqs is None else _seqs(seqs),
         "epoch": conditions.get("epoch"),
     }
     return _asking("delete", topic, _removed("deleted"), **given, yes=True, message=message)
@@ -147,8 +146,17 @@ def _removed(count: str) -> Callable[[list[dict[str, Any]]], Removed]:
     return lambda lines: Removed(lines[0][count], lines[0]["lsn"], lines[0]["waits_for"])
 
 
-def _seqs(seqs: SeqSet) -> str:
-    return ",".join(f"{first}-{last}" for first, last in seqs.ranges())
+def _seqs(where: DeleteWhere) -> dict[str, Any]:
+    """Return the seqs of a delete as options of the command.
+
+    The command refuses `from` and `before` above the head, which a person mistypes and a program may mean.
+    """
+    ends = [where.end, None if where.before is None else where.before - 1]
+    first, last = max(1, where.start or 1), min([_SEQ_MAX, *(end for end in ends if end is not None)])
+    if where.seqs is None and first == 1 <= last:
+        return {"from": None if where.start is None else 1, "to": None if ends == [None, None] else last}
+    seqs = SeqSet.of([(first, last)] if first <= last else ()) if where.seqs is None else where.seqs.within(first, last)
+    return {"seqs": ",".join(f"{begin}-{end}" for begin, end in seqs.ranges())}
 
 
 def _time(ts_ms: int) -> str:

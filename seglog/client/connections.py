@@ -15,11 +15,11 @@ import select
 import socket
 import threading
 import time
-from collections.abc import Callable, Generator, Iterator, Mapping
+from collections.abc import AsyncIterable, Callable, Generator, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
 from seglog.client.address import Address, connected
 
@@ -35,9 +35,9 @@ _NO_HEADERS: Final[Mapping[str, str]] = MappingProxyType({})
 
 
 class Request(NamedTuple):
-    """A request. `topic`, `producer` and `key` are for the errors that come back.
+    """A request. `topic` and `producer` are for the errors that come back.
 
-    `is_append` says that records may be in.
+    `is_append` says that records may be in. The body is `chunks` if there are any, which can be sent once.
     """
 
     method: str
@@ -48,9 +48,8 @@ class Request(NamedTuple):
     is_append: bool = False
     topic: str = ""
     producer: ProducerBatch | None = None
-    key: str | None = None
-    if_head: int | None = None
     incarnation: str | None = None
+    chunks: Iterable[bytes] | AsyncIterable[bytes] | None = None
 
 
 class Answer(NamedTuple):
@@ -72,6 +71,7 @@ class Lost(NamedTuple):
     is_lasting: bool = False
 
 
+CLOSED: Final = Lost("the client is closed", is_sent=False, is_lasting=True)
 Outcome: TypeAlias = "Answer | Lost"
 
 
@@ -190,7 +190,7 @@ class Connections:
                     connection.settimeout(self._silence_s)
 
     def close(self) -> None:
-        """Close the idle connections. A connection in use closes when its request ends."""
+        """Close the idle connections. A connection in use closes when its request ends, and no other begins."""
         with self._lock:
             self._is_closed = True
             idle, self._idle = self._idle, []
@@ -208,7 +208,7 @@ class Connections:
                 self._connect(connection)
             is_sent, sock = True, connection.sock
             target = self._address.prefix + request.path
-            body = request.body if request.method == "POST" else None
+            body: Any = request.body or None if request.chunks is None else request.chunks
             # A daemon that refuses a long body answers and closes. The send then fails, and the answer may be here.
             with suppress(BrokenPipeError, ConnectionResetError):
                 connection.request(request.method, target, body, {**self._headers, **request.headers})
@@ -240,6 +240,8 @@ class Connections:
 
     def _taken(self) -> http.client.HTTPConnection:
         with self._lock:
+            if self._is_closed:
+                raise Broken(CLOSED)
             while self._idle:
                 connection = self._idle.pop()
                 if not _is_readable(connection):

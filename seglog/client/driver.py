@@ -10,10 +10,14 @@ import time
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, TypeVar
 
-from seglog.client.commands import Asking
+from seglog.client.answers import bounds_of, fit
+from seglog.client.commands import Asking, delete_of
 from seglog.client.connections import Answer, Broken, Connections, Lost, Outcome, Request
-from seglog.client.reading import ArrowReading, Following, Reading
+from seglog.client.reading import ArrowReading, Following, Lookup, Reading
+from seglog.client.requests import bounds_request
 from seglog.client.retries import Call, Retries, after, is_reached
+from seglog.errors import DaemonError
+from seglog.values.protocols import DeleteArguments, Removed
 from seglog.values.record import Gap, Record
 
 if TYPE_CHECKING:
@@ -41,12 +45,24 @@ class Driver:
             outcome = self._connections.exchange(call.request)
             if isinstance(outcome, Answer) and outcome.status < 400:
                 self.is_reached = True
-                return outcome
+                return fit(call.request, outcome)
             call = self._next_try(call, outcome)
 
     def result(self, asking: Asking[_Result]) -> _Result:
         """Run a command, and return its result. Raise its error."""
         return asking.result(self.ask(asking.request))
+
+    def delete(self, topic: str, conditions: DeleteArguments, message: str = "") -> Removed:
+        """Delete records. If the daemon does not take the pattern, look for it here."""
+        try:
+            return self.result(delete_of(topic, conditions, message))
+        except DaemonError as refused:
+            if conditions.get("grep") is None or refused.title != "InvalidParameters":
+                raise
+        request = bounds_request(topic)
+        lookup = Lookup(topic, conditions, bounds_of(request, self.ask(request)))
+        found = lookup.found(self.items(lookup.reading))
+        return self.result(delete_of(topic, found, message))
 
     def exchange(self, request: Request, on_written: Callable[[], None]) -> Outcome:
         """Send a request once. Call `on_written` when all of it went to the daemon, unless that fails."""

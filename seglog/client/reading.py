@@ -24,15 +24,18 @@ A read as batches of Apache Arrow is one of pages. Each page is a request of its
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from seglog.base.values import dataclass
-from seglog.client.answers import error_of_line, unfit
+from seglog.client.answers import error_of_line, fit, unfit
 from seglog.client.bodies import item_of, lines_of, object_of
 from seglog.client.connections import Answer, Request
-from seglog.client.requests import ARROW_TYPE, INCARNATION, Asked, follow_request, page_request, read_request
+from seglog.client.requests import INCARNATION, Asked, follow_request, page_request, read_request
 from seglog.errors import ConcurrentModification, DaemonError, OtherIncarnation, SeglogError, Truncated
+from seglog.values.deletes import given_where, pattern_of
+from seglog.values.protocols import Bounds, DeleteArguments
 from seglog.values.record import Gap, Record
 
 if TYPE_CHECKING:
@@ -94,7 +97,7 @@ class Reading:
 
     def begun(self, answer: Answer) -> Reading:
         """Return the read after the head of an answer. Raise `ConcurrentModification` for another version."""
-        version = _version_of(self.topic, self.version, answer)
+        version = _version_of(self.topic, self.version, fit(self.request, answer))
         selection = _within_head(self.selection, answer) if self.version is None else self.selection
         return replace(self, version=version, selection=selection, rest=())
 
@@ -104,7 +107,7 @@ class Reading:
         items: list[_Item] = []
         error = None
         for line in lines:
-            item = _item_of_line(self, line)
+            item = _item_of_line(line)
             if isinstance(item, SeglogError):
                 error = item
                 break
@@ -135,10 +138,7 @@ class Following:
 
     def begun(self, answer: Answer) -> Following:
         """Return the follower after the head of an answer."""
-        kind = answer.headers.get("content-type", "")
-        if not kind.startswith("text/event-stream"):
-            raise DaemonError(f"the answer to a follower has the type {kind}", 1)
-        incarnation = answer.headers.get(INCARNATION, self.incarnation)
+        incarnation = fit(self.request, answer).headers.get(INCARNATION, self.incarnation)
         if self.incarnation is not None and incarnation != self.incarnation:
             raise OtherIncarnation(self.topic, self.incarnation, incarnation)
         last_event = self.last_event or place_of(self.selection.start, answer.headers.get(_EPOCH))
@@ -168,12 +168,12 @@ class Following:
         after = replace(self, event=(), last_event=fields.get("id", self.last_event))
         kind = fields.get("event", "record" if data else "")
         if kind in ("record", "gap"):
-            return after, _item_of_line(self, data.encode())
+            return after, _item_of_line(data.encode())
         if kind == "truncated":
             epoch = str(after.last_event).partition("-")[0]
             return after, Truncated(self.topic, int(object_of(data.encode())["from"]), int(epoch))
         report = object_of(data.encode()) if kind == "end" else {}
-        return after, error_of_line(self.request, report["error"]) if "error" in report else None
+        return after, error_of_line(report["error"]) if "error" in report else None
 
 
 def place_of(start: int | None, epoch: object) -> str | None:
@@ -191,13 +191,41 @@ def _behind(selection: Asked, items: list[_Item]) -> Asked:
     return selection._replace(start=start, limit=None if selection.limit is None else selection.limit - records)
 
 
-def _item_of_line(source: Reading | Following, line: bytes) -> _Item | SeglogError:
+def _item_of_line(line: bytes) -> _Item | SeglogError:
     """Return the item of a line, or the error of the last line of an answer that failed in the middle."""
     try:
         fields = object_of(line)
-        return error_of_line(source.request, fields["error"]) if "error" in fields else item_of(fields)
+        return error_of_line(fields["error"]) if "error" in fields else item_of(fields)
     except (ValueError, KeyError, TypeError) as error:
         return DaemonError(f"a line of the answer is no record: {error}", 1)
+
+
+@dataclass(frozen=True, slots=True)
+class Lookup:
+    """A look for the records of a delete whose `grep` the daemon does not take."""
+
+    topic: str
+    conditions: DeleteArguments
+    bounds: Bounds
+
+    @property
+    def reading(self) -> Reading:
+        where = given_where(self.conditions)
+        ends = [where.end, None if where.before is None else where.before - 1, self.bounds.head_seq]
+        last = min(end for end in ends if end is not None)
+        since_ms, until_ms = self.conditions.get("since_ms"), self.conditions.get("until_ms")
+        asked = Asked(max(1, where.start or 1), last, since_ms, until_ms, self.conditions.get("tag"), gaps=True)
+        return Reading(self.topic, asked)
+
+    def found(self, items: Iterable[_Item]) -> DeleteArguments:
+        """Return the delete of those of the items that it takes: their seqs, in the epoch of the look."""
+        where, has_pattern = given_where(self.conditions), pattern_of(self.conditions.get("grep") or "")
+        seqs = [
+            item.seq
+            for item in items
+            if isinstance(item, Record) and has_pattern(item.value) and (where.seqs is None or item.seq in where.seqs)
+        ]
+        return {"seqs": seqs, "epoch": self.bounds.epoch if where.epoch is None else where.epoch}
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,7 +249,7 @@ class ArrowReading:
         """Return the rest of the read after a page, and the batches of the page. None is empty."""
         import pyarrow as pa
 
-        if answer.headers.get("content-type") != ARROW_TYPE or "seglog-head" not in answer.headers:
+        if "seglog-head" not in answer.headers:
             raise unfit(self.request, answer)
         version = _version_of(self.topic, self.version, answer)
         selection = _within_head(self.selection, answer) if self.version is None else self.selection

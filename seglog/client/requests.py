@@ -7,17 +7,19 @@ producer or a key. The client repeats only these after a lost answer (CLIENT-1).
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Final, NamedTuple
+from collections.abc import AsyncIterable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Final, NamedTuple, Unpack, cast
 from urllib.parse import quote, urlencode
 
+from seglog.base.arguments import checked
 from seglog.client.bodies import JSON_LINES_TYPE, VALUES_TYPE, encode_values
 from seglog.client.connections import Request
 from seglog.errors import InvalidArgument
+from seglog.values.config import check_durability
+from seglog.values.protocols import AppendArguments
 
 if TYPE_CHECKING:
     from seglog.values.producer import ProducerBatch
-    from seglog.values.protocols import AppendArguments
 
 INCARNATION: Final = "seglog-incarnation"
 EVENTS_TYPE: Final = "text/event-stream"
@@ -81,9 +83,13 @@ def append_request(
     if_head: int | None = None,
     incarnation: str | None = None,
     if_incarnation: str | None = None,
+    chunks: Iterable[bytes] | AsyncIterable[bytes] | None = None,
 ) -> Request:
-    """Return an append of all values or none. With a producer or a key, it is for that incarnation alone."""
-    headers = {"Content-Type": VALUES_TYPE}
+    """Return an append of all values or none. With a producer or a key, it is for that incarnation alone.
+
+    With `chunks`, it is an append of one record that they make.
+    """
+    headers = {"Content-Type": VALUES_TYPE if chunks is None else "application/octet-stream"}
     if producer is not None:
         headers |= {
             "Producer-Id": header_text("id", producer.id),
@@ -100,28 +106,34 @@ def append_request(
     if incarnation is not None and (is_repeatable or if_incarnation is not None):
         headers[_IF_INCARNATION] = incarnation
     return Request(
-        "POST",
-        _with_query(f"{_place(topic)}/records", {**labels.query, "whole": "1"}),
+        "POST" if chunks is None else "PUT",
+        _with_query(f"{_place(topic)}/records", labels.query | ({"whole": "1"} if chunks is None else {})),
         headers,
-        encode_values(values),
+        encode_values(values) if chunks is None else b"",
         is_repeatable=is_repeatable,
         is_append=True,
         topic=topic,
         producer=producer,
-        key=key,
-        if_head=if_head,
         incarnation=incarnation,
+        chunks=chunks,
     )
 
 
-def append_of(topic: str, values: Sequence[bytes], incarnation: str | None, options: AppendArguments) -> Request:
+def append_of(
+    topic: str,
+    values: Sequence[bytes],
+    incarnation: str | None,
+    options: AppendArguments,
+    chunks: Iterable[bytes] | AsyncIterable[bytes] | None = None,
+) -> Request:
     """Return the append of a caller, who knows that incarnation of the topic."""
     producer, key = options.get("producer"), options.get("key")
     if producer is not None and key is not None:
         raise InvalidArgument("key", key, "None beside a producer")
-    labels = AppendLabels(
-        options.get("tag"), options.get("node"), options.get("unterminated", False), options.get("durability")
-    )
+    durability = options.get("durability")
+    if durability is not None:
+        check_durability(durability)
+    labels = AppendLabels(options.get("tag"), options.get("node"), options.get("unterminated", False), durability)
     return append_request(
         topic,
         values,
@@ -131,7 +143,14 @@ def append_of(topic: str, values: Sequence[bytes], incarnation: str | None, opti
         if_head=options.get("if_head"),
         incarnation=incarnation,
         if_incarnation=options.get("if_incarnation"),
+        chunks=chunks,
     )
+
+
+@checked
+def append_stream(topic: str, chunks: object, incarnation: str | None, **options: Unpack[AppendArguments]) -> Request:
+    """Return the append of one record in chunks. Nothing here looks at them: they may be a generator."""
+    return append_of(topic, (), incarnation, options, cast("Iterable[bytes]", chunks))
 
 
 def read_request(topic: str, selection: Asked) -> Request:

@@ -7,6 +7,8 @@
     lost answer, 500, 502, other 503, 504     again                       the error; for an append `AppendUnknown`
     any other status from 400 on              the error                   the error
 
+A request with chunks that a daemon got is not sent again: the chunks are gone.
+
 The rules of the client (CLIENT-1 to CLIENT-3) are in `seglog.client`.
 """
 
@@ -87,7 +89,8 @@ def after(call: Call, outcome: Outcome, now_s: float, chance: float) -> Again:
     error = error_of(call.request, outcome, call.address)
     may_be_in = _may_be_in(call.request, outcome)
     is_unsure = call.is_unsure or may_be_in
-    if not _is_transient(outcome) or (may_be_in and not call.request.is_repeatable):
+    is_used = call.request.chunks is not None and is_reached(outcome)
+    if not _is_transient(outcome) or (may_be_in and not call.request.is_repeatable) or is_used:
         raise _final(call, error, is_unsure=is_unsure)
     failures = call.failures + 1
     wait_s = max(call.retries.wait_s(failures, chance), _retry_after_s(outcome))

@@ -41,12 +41,13 @@ import re
 from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 from seglog.base.values import dataclass
-from seglog.errors import InvalidArgument, InvalidSetting
+from seglog.errors import InvalidArgument, InvalidSetting, SeqOutOfRange
 from seglog.process import OwnLock
 from seglog.values.canonical import record, text_or_none, whole, whole_or_none, wholes
 from seglog.values.record import Gap, Record, tag_fits
@@ -149,6 +150,9 @@ class DeleteWhere:
         """Raise `InvalidSetting` without a condition, and `InvalidArgument` for what no delete takes."""
         if self == DeleteWhere(epoch=self.epoch):
             raise InvalidSetting("delete", "needs before, tag, start, end or seqs")
+        self.check_seqs()
+
+    def check_seqs(self) -> None:
         if self.start is not None and self.end is not None and self.end < self.start:
             raise InvalidArgument("end", self.end, f"a seq from start ({self.start}) on")
         if self.seqs is not None and self.seqs.range_count > SEQ_RANGES_MAX:
@@ -166,18 +170,13 @@ class DeleteWhere:
         return DeleteOp(number, at_seq, ts_ms, None, self.tag, seqs=seqs)
 
 
-def where_of(
-    conditions: DeleteArguments,
-    epoch: int | None,
-    seq_at: Callable[[int], int],
-    read: Callable[[int | None, int | None], Iterable[Record | Gap]],
-) -> DeleteWhere:
-    """Return the conditions, with seqs of that epoch in the place of times and of a pattern.
+def given_where(conditions: DeleteArguments) -> DeleteWhere:
+    """Return the conditions beside times and a pattern.
 
-    Times become seqs because they never descend. Raise `InvalidArgument` for a pattern that is none.
+    Raise `InvalidSetting` without any condition, and `InvalidArgument` for one that no delete takes.
     """
-    times = (conditions.get("since_ms"), conditions.get("until_ms"))
-    pattern = conditions.get("grep")
+    if all(value is None for name, value in conditions.items() if name != "epoch"):
+        raise InvalidSetting("delete", "needs before, tag, start, end, seqs, since_ms, until_ms or grep")
     where = DeleteWhere(
         conditions.get("before"),
         conditions.get("tag"),
@@ -186,6 +185,25 @@ def where_of(
         seq_set(conditions.get("seqs")),
         conditions.get("epoch"),
     )
+    where.check_seqs()
+    if (pattern := conditions.get("grep")) is not None:
+        pattern_of(pattern)
+    return where
+
+
+def where_of(
+    conditions: DeleteArguments,
+    epoch: int | None,
+    seq_at: Callable[[int], int],
+    read: Callable[[int | None, int | None], Iterable[Record | Gap]],
+) -> DeleteWhere:
+    """Return the conditions, with seqs of that epoch in the place of times and of a pattern.
+
+    Times become seqs because they never descend. Raise the errors of `given_where`.
+    """
+    where = given_where(conditions)
+    times = (conditions.get("since_ms"), conditions.get("until_ms"))
+    pattern = conditions.get("grep")
     if times == (None, None) and pattern is None:
         return where
     where = replace(where, epoch=epoch if where.epoch is None else where.epoch)
@@ -196,17 +214,21 @@ def where_of(
         where = replace(where, end=last if where.end is None else min(where.end, last))
     is_none = where.end is not None and where.end < (where.start or 1)
     if is_none or pattern is not None:
-        has_pattern = _pattern(pattern or "")
-        seqs = SeqSet.of_seqs(
-            item.seq
-            for item in (() if is_none else read(where.start, where.end))
-            if isinstance(item, Record) and has_pattern(item.value) and (where.seqs is None or item.seq in where.seqs)
-        )
+        has_pattern, seqs = pattern_of(pattern or ""), SeqSet.of(())
+        with suppress(SeqOutOfRange):  # the first seq is above the head
+            seqs = SeqSet.of_seqs(
+                item.seq
+                for item in (() if is_none else read(where.start or None, where.end))
+                if isinstance(item, Record) and has_pattern(item.value)
+            )
+        if where.seqs is not None:
+            seqs = SeqSet.of(part for each in seqs.ranges() for part in where.seqs.within(*each).ranges())
         where = replace(where, seqs=seqs, start=None, end=None)
     return where
 
 
-def _pattern(text: str) -> Callable[[bytes], object]:
+def pattern_of(text: str) -> Callable[[bytes], object]:
+    """Return the search of a `grep`. Raise `InvalidArgument` for a text that is no regular expression."""
     try:
         return re.compile(text.encode("utf-8", "surrogateescape")).search
     except re.error as error:

@@ -26,7 +26,7 @@ the call makes no request. No I/O.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
+from collections.abc import AsyncIterable, AsyncIterator, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Literal, Protocol, TypedDict, Unpack, overload
 
 from seglog.base.values import dataclass
@@ -41,62 +41,74 @@ if TYPE_CHECKING:
 class AppendArguments(TypedDict, total=False):
     """The arguments of an append beside its values. They are the same for all of its records."""
 
+    #: A label of the records, by which reads and deletes select.
     tag: str | None
+    #: Another label, such as the machine that the records come from.
     node: str | None
+    #: The values are lines without a line end.
     unterminated: bool
+    #: How safe the records are on return: "fsync", "disk", "memory" or "ephemeral". None: as the topic is configured.
     durability: str | None
+    #: The id, the epoch and the number of the batch, so that the append may be repeated.
     producer: ProducerBatch | None
+    #: The seq that the topic has to end with; 0 for a topic without records.
     if_head: int | None
+    #: A text of 1 to 256 bytes that names this append, so that it may be repeated without a producer.
     key: str | None
+    #: The incarnation that the topic has to have (`Bounds.incarnation`).
     if_incarnation: str | None
 
 
 class LogAppendArguments(AppendArguments, total=False):
     """The arguments of an append to a log. A daemon takes no times."""
 
+    #: A time for each value, in ms since the epoch, in place of the clock's. They ascend.
     times_ms: Sequence[int] | None
 
 
 class Selection(TypedDict, total=False):
-    """Conditions on records beside their seqs. Times are inclusive, in ms since the epoch.
+    """Conditions on records beside their seqs."""
 
-    `tag` is exact, or a prefix with a trailing `*`.
-    """
-
+    #: The first time, in ms since the epoch.
     since_ms: int | None
+    #: The last time, itself included.
     until_ms: int | None
+    #: The tag, or a prefix of it with a trailing `*`.
     tag: str | None
 
 
 class ReadArguments(Selection, total=False):
-    """The arguments of a read beside its seqs. `limit` is the number of records, at most."""
+    """The arguments of a read beside its seqs."""
 
+    #: The number of records, at most.
     limit: int | None
 
 
 class FollowArguments(TypedDict, total=False):
-    """The arguments of a follower beside its first seq. `epoch` is that of the caller's records below it.
+    """The arguments of a follower beside its first seq."""
 
-    The follower ends when no record came for `timeout_s`.
-    """
-
+    #: The epoch of the records below the first seq, which the caller has.
     epoch: int | None
+    #: The follower ends when no record came for so long. None: it does not end.
     timeout_s: float | None
+    #: The tag, or a prefix of it with a trailing `*`.
     tag: str | None
 
 
 class DeleteArguments(Selection, total=False):
-    """The conditions of a delete. A record that meets all of them goes.
+    """The conditions of a delete. A record that meets all of them goes."""
 
-    `start` and `end` are inclusive seqs, and `before` is an exclusive one. `seqs` are single seqs, and `epoch` is the
-    epoch in which the caller saw them. `grep` is a regular expression of Python's `re` over the bytes of the value.
-    """
-
+    #: A regular expression of Python's `re` that the bytes of the value have.
     grep: str | None
+    #: The seq behind the last one. It may be above the head, as the other bounds may.
     before: int | None
+    #: The first seq.
     start: int | None
+    #: The last seq.
     end: int | None
+    #: Single seqs, in any order. An empty list names no record.
     seqs: SeqSet | Iterable[int] | None
+    #: The epoch in which the caller saw the seqs. In another one, nothing is deleted.
     epoch: int | None
 
 
@@ -120,7 +132,7 @@ class Removed:
 
     `lsn` is None if the remote had none of the records that a truncation removed. It is also None while the commit is
     not published yet. Then `waits_for` gives the reason. `records` counts the removed records. It is None if the
-    records of a delete in the cold tier could not be counted.
+    records of a delete in the cold tier could not be counted, and from a `Topic`, which would have to read them.
     """
 
     records: int | None
@@ -176,6 +188,10 @@ class AnyTopic(Protocol):
         """Append as `append` does, and say whether the topic had the records already."""
         ...
 
+    def append_stream(self, chunks: Iterable[bytes], **options: Unpack[AppendArguments]) -> Appended:
+        """Append one record whose value comes in chunks. The seqs of the result have its seq alone."""
+        ...
+
     @overload
     def read(
         self,
@@ -226,11 +242,11 @@ class AnyTopic(Protocol):
         ...
 
     def bounds(self) -> Bounds: ...
-    def delete(self, **conditions: Unpack[DeleteArguments]) -> object:
+    def delete(self, **conditions: Unpack[DeleteArguments]) -> Removed:
         """Delete the records that meet each condition, durably on return."""
         ...
 
-    def evict(self, before: int) -> object:
+    def evict(self, before: int) -> Removed:
         """Evict the records below `before`, durably on return. Readers get a `Gap` or `Evicted` in their place."""
         ...
 
@@ -250,6 +266,7 @@ class AnyAsyncTopic(Protocol):
     def name(self) -> str: ...
     async def append(self, values: Sequence[bytes], **options: Unpack[AppendArguments]) -> range: ...
     async def append_once(self, values: Sequence[bytes], **options: Unpack[AppendArguments]) -> Appended: ...
+    async def append_stream(self, chunks: AsyncIterable[bytes], **options: Unpack[AppendArguments]) -> Appended: ...
     @overload
     def read(
         self,
@@ -291,8 +308,8 @@ class AnyAsyncTopic(Protocol):
         self, start: int | None = None, *, gaps: bool = False, **options: Unpack[FollowArguments]
     ) -> AsyncIterator[Record] | AsyncIterator[Record | Gap]: ...
     async def bounds(self) -> Bounds: ...
-    async def delete(self, **conditions: Unpack[DeleteArguments]) -> object: ...
-    async def evict(self, before: int) -> object: ...
+    async def delete(self, **conditions: Unpack[DeleteArguments]) -> Removed: ...
+    async def evict(self, before: int) -> Removed: ...
     async def truncate(self, seq: int) -> None: ...
     async def seal(self) -> None: ...
 
@@ -332,3 +349,6 @@ class AnyArchive(Protocol):
     def evict(self, name: str, before: int, *, message: str = "") -> Removed: ...
     def truncate(self, name: str, seq: int, *, message: str = "") -> Removed: ...
     def restore(self, topic: str, *, to: str, name: str, message: str = "") -> AnyRestored: ...
+    def open_for_append(self, name: str) -> AnyTopic:
+        """Return the topic that takes appends for `name`: also for a branch that `restore` has just made."""
+        ...

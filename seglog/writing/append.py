@@ -99,6 +99,7 @@ class AppendOptions(NamedTuple):
         return self.producer is not None or self.key is not None
 
 
+AppendOptions.__new__.__qualname__ = "append"  # a TypeError for an unknown argument names the call that takes them
 PLAIN = AppendOptions()
 
 #: An append that has its seqs and is in the queue: the shard and the state of its topic, its entries, its seqs, and

@@ -15,6 +15,7 @@ from offload.archive import Archive
 from offload.moment import format_time
 from offload.replica_topic import ReplicaTopic
 from seglog import Evicted, Gap, Log, NotTruncatable
+from seglog.values.deletes import DeleteWhere
 from tests.faults.steps import Place, crashes
 from tests.faults.stride import every
 from tests.offload.replicas import opened, ship, values
@@ -178,12 +179,12 @@ def test_without_an_archive_it_frees_the_disk(tmp_path: Path) -> None:
         topic = log.topic("t")
         topic.append([b"x"] * 10)
         log.checkpoint()
-        op = topic.evict(6)
+        op = topic.inner.delete(DeleteWhere(6), evicts=True)
         assert (op.below, op.evict_from) == (6, 1)
         assert (topic.inner.evict_floor, topic.earliest_seq) == (6, 6)
         log.checkpoint()
         assert topic.inner.hot_floor == 5
-        assert topic.evict(6).evict_from is None  # no record was left to evict
+        assert topic.inner.delete(DeleteWhere(6), evicts=True).evict_from is None  # no record was left to evict
     with seglog.open(tmp_path) as log:
         assert [item if isinstance(item, Gap) else item.seq for item in log.topic("t").read(1, gaps=True)] == [
             Gap(1, 5), 6, 7, 8, 9, 10,

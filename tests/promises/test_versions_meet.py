@@ -23,6 +23,7 @@ from offload import Archive
 from offload.wiring import open_store
 from seglog import DiskFull, FormatUnsupported, Log, LogSettings, UpgradeNeeded
 from seglog.base import forms
+from seglog.values.deletes import DeleteWhere
 from tests.children import quiet_fork
 from tests.faults.disk import Image, Moment, SimulatedDisk
 from tests.faults.files import FailingFiles
@@ -122,7 +123,7 @@ def test_an_upgraded_directory_is_refused_until_the_newer_version_is_back(writer
     assert {name: body for name, body in after.items() if name in before} == before
     with attached(writer, remote) as (log, archive):
         assert log.form == forms.NEWEST
-        assert log.topic("orders").delete(seqs=[2]).seqs is not None
+        assert log.topic("orders").inner.delete(DeleteWhere(start=2, end=2)).seqs is not None
         archive.offload("orders")
     assert command("read", "orders", directory=writer).stdout == b"0\n2\n3\n4\n"
 

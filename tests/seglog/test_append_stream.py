@@ -40,7 +40,7 @@ def test_a_large_record_takes_no_memory(tmp_path: Path) -> None:
         topic.append_stream(chunks(2))  # what the first call imports is no memory of the record
         tracemalloc.start()
         try:
-            seq = topic.append_stream(chunks(40), tag="nightly", node="n1")
+            seq = topic.append_stream(chunks(40), tag="nightly", node="n1").seqs.start
             assert tracemalloc.get_traced_memory()[1] < 8 * MIB
         finally:
             tracemalloc.stop()
@@ -57,20 +57,21 @@ def test_a_large_record_takes_no_memory(tmp_path: Path) -> None:
 def test_a_stream_has_the_conditions_of_an_append(tmp_path: Path, mebibytes: int) -> None:
     with seglog.open(tmp_path / "data", settings=SETTINGS) as log:
         topic = log.topic("t")
-        assert topic.append_stream(chunks(mebibytes), key="k") == 1
-        assert topic.append_stream(chunks(mebibytes), key="k") == 1
+        assert topic.append_stream(chunks(mebibytes), key="k").seqs == range(1, 2)
+        assert topic.append_stream(chunks(mebibytes), key="k").seqs == range(1, 2)
         with pytest.raises(seglog.KeyReused):
             topic.append_stream(chunks(mebibytes, b"other"), key="k")
         batch = ProducerBatch("p", epoch=0, number=0)
-        assert topic.append_stream(chunks(mebibytes), producer=batch) == 2
-        assert topic.append_stream(chunks(mebibytes), producer=batch) == 2
+        assert topic.append_stream(chunks(mebibytes), producer=batch).seqs == range(2, 3)
+        assert topic.append_stream(chunks(mebibytes), producer=batch).seqs == range(2, 3)
         with pytest.raises(HeadMoved):
             topic.append_stream(chunks(mebibytes), if_head=1)
-        assert topic.append_stream(chunks(mebibytes), if_head=2, durability="memory", unterminated=True) == 3
-        assert topic.append_stream([]) == 4
+        third = topic.append_stream(chunks(mebibytes), if_head=2, durability="memory", unterminated=True)
+        assert third == seglog.Appended(range(3, 4), duplicate=False)
+        assert topic.append_stream([]).seqs == range(4, 5)
         assert [record.value for record in topic.read()] == [b"".join(chunks(mebibytes))] * 3 + [b""]
         log.create_topic("gone", TopicConfig(durability="ephemeral"))
-        assert log.topic("gone").append_stream(chunks(mebibytes)) == 1
+        assert log.topic("gone").append_stream(chunks(mebibytes)).seqs == range(1, 2)
         assert [record.value for record in log.topic("gone").read()] == [b"".join(chunks(mebibytes))]
 
 
@@ -129,7 +130,7 @@ def test_a_spool_without_room_or_descriptor_says_so(tmp_path: Path) -> None:
         finally:
             resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
             signal.signal(signal.SIGXFSZ, former)
-        assert topic.append_stream(chunks(4)) == 1
+        assert topic.append_stream(chunks(4)).seqs == range(1, 2)
 
 
 _KILLED = """

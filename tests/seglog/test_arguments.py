@@ -209,7 +209,8 @@ def test_an_asyncio_log_is_refused_its_path_at_once() -> None:
 
 def test_whole_numbers_of_numpy_are_whole_numbers(world: World) -> None:
     assert [record.seq for record in world.topic.read(np.int64(3), np.uint8(4))] == [3, 4]
-    op = world.topic.delete(before=np.int64(3))  # type: ignore[arg-type]
+    world.topic.delete(before=np.int64(3))  # type: ignore[arg-type]
+    [op] = world.topic.inner.delete_ops()
     assert (type(op.before), op.before) == (int, 3)
     with pytest.raises(InvalidArgument, match="before"):
         world.topic.delete(before=np.True_)  # type: ignore[arg-type]
@@ -221,7 +222,8 @@ def test_a_text_of_a_subclass_is_kept_as_a_plain_one(world: World) -> None:
     class Tag(str):
         __slots__ = ()
 
-    op = world.topic.delete(tag=Tag("eu"))
+    world.topic.delete(tag=Tag("eu"))
+    [op] = world.topic.inner.delete_ops()
     assert type(op.tag) is str
     assert op.tag == "eu"
 

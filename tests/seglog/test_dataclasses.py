@@ -18,6 +18,7 @@ from typing import Any, ClassVar
 import pytest
 
 import seglog.base.values
+from seglog.base.later import Later
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -161,6 +162,33 @@ def test_two_values_with_one_field_compare_as_the_standard_library_does() -> Non
 
     never = float("nan")
     assert One(never) == One(never)
+
+
+@pytest.mark.parametrize(
+    ("kind", "value", "reason"),
+    [
+        (dataclasses.InitVar[int], dataclasses.MISSING, "Asking.asked is an InitVar"),
+        ("dataclasses.InitVar[int]", dataclasses.MISSING, "Asking.asked is an InitVar"),
+        (int, field(hash=False), "Asking.asked has hash=False and compare=True"),
+        (int, field(hash=True, compare=False), "Asking.asked has hash=True and compare=False"),
+    ],
+)
+def test_a_field_that_asks_for_what_our_classes_do_not_do_is_refused(kind: Any, value: Any, reason: str) -> None:
+    names = {"__annotations__": {"asked": kind}, "__module__": __name__}
+    names |= {} if value is dataclasses.MISSING else {"asked": value}
+    with pytest.raises(TypeError, match=reason):
+        seglog.base.values.dataclass(frozen=True)(type("Asking", (), names))
+    same = {"__annotations__": {"asked": int}, "asked": field(hash=True), "__module__": __name__}
+    assert seglog.base.values.dataclass(frozen=True)(type("Asking", (), same))(1).asked == 1  # type: ignore[attr-defined]
+
+
+def test_a_late_module_has_the_names_that_it_makes_itself() -> None:
+    late = Later("seglog")
+    assert late.__name__ == "seglog"
+    assert "Damage" not in vars(late)
+    assert late.Damage is seglog.Damage
+    with pytest.raises(AttributeError, match="has no attribute 'nothing'"):
+        late.nothing  # noqa: B018 - the look-up fails
 
 
 def test_every_module_takes_the_dataclass_that_costs_little() -> None:

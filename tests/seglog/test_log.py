@@ -28,6 +28,7 @@ from seglog import (
     WriterPoisoned,
 )
 from seglog.engine.upkeep import InCaller
+from seglog.values.deletes import DeleteWhere
 from tests.faults.files import FailingFiles, UnsyncedFiles
 
 SMALL = LogSettings(segment_max_events=10, wal_file_bytes=4096)
@@ -83,7 +84,7 @@ def test_everything_is_there_again_after_a_restart(tmp_path: Path) -> None:
     with seglog.open(tmp_path / "data", settings=SMALL) as log:
         topic = log.create_topic("a", config)
         topic.append([b"%d" % seq for seq in range(95)], tag="t")
-        op = topic.delete(before=5)
+        op = topic.inner.delete(DeleteWhere(before=5))
         topic.seal()
         topic.inner.release(20)
         topic.append([b"after"])

@@ -20,6 +20,7 @@ from seglog import (
     TopicConfig,
 )
 from seglog.engine.upkeep import InCaller
+from seglog.values.deletes import DeleteWhere
 from seglog.values.seq_set import SEQ_RANGES_MAX, SeqSet
 
 SETTINGS = LogSettings(segment_max_events=8)
@@ -98,8 +99,10 @@ def test_a_delete_that_no_checkpoint_has_is_read_from_the_log(tmp_path: Path) ->
 def test_only_a_range_from_the_first_seq_on_is_the_same_as_all_below_its_end(log: Log) -> None:
     """An undo of the first delete brings the records back that the second one did not name."""
     topic = _filled(log)
-    assert topic.delete(start=1, end=3) == DeleteOp(1, 20, topic.last_ts_ms, before=4)
-    assert topic.delete(start=3, end=6) == DeleteOp(2, 20, topic.last_ts_ms, seqs=SeqSet.of([(3, 6)]))
+    assert topic.inner.delete(DeleteWhere(start=1, end=3)) == DeleteOp(1, 20, topic.last_ts_ms, before=4)
+    assert topic.inner.delete(DeleteWhere(start=3, end=6)) == DeleteOp(
+        2, 20, topic.last_ts_ms, seqs=SeqSet.of([(3, 6)])
+    )
     assert topic.earliest_seq == 7
 
 
@@ -118,7 +121,7 @@ def test_deletes_of_each_kind_add_up(log: Log) -> None:
 
 def test_ephemeral_records_are_taken_from_memory(log: Log) -> None:
     topic = _filled(log, durability="ephemeral")
-    assert topic.delete(start=3, end=5).op == 0
+    assert topic.inner.delete(DeleteWhere(start=3, end=5)).op == 0
     topic.delete(seqs=[7, 8])
     topic.delete(start=15, tag="web2")
     assert _seqs(topic) == [1, 2, 6, *range(9, 15), 16, 19]
@@ -160,7 +163,7 @@ def test_reclaim_takes_the_bytes(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("call", "error", "text"),
     [
-        (lambda topic: topic.delete(), InvalidSetting, "needs before, tag, start, end or seqs"),
+        (lambda topic: topic.delete(), InvalidSetting, "needs before, tag, start, end, seqs"),
         (lambda topic: topic.delete(start=9, end=8), InvalidArgument, "a seq from start"),
         (lambda topic: topic.delete(start=-1), InvalidArgument, "start"),
         (lambda topic: topic.delete(seqs=["1"]), InvalidArgument, "seqs"),

@@ -31,6 +31,7 @@ from seglog.format.frame import DELETED, read_header
 from seglog.format.index import ENTRY
 from seglog.tiers.segment_store import MemorySegmentStore, Part, SegmentId
 from seglog.tiers.warm_stores import WarmStores
+from seglog.values.deletes import DeleteWhere
 from seglog.values.layout import Layout
 from seglog.wal.manifest import load
 from tests.faults.files import UnsyncedFiles
@@ -379,7 +380,7 @@ def test_a_segment_that_is_written_anew_on_its_way_is_sent_again(
 def test_a_settled_delete_is_a_tombstone_in_relocated_segments_too(log: Log) -> None:
     log.create_topic("t", TopicConfig(keep_history=True))
     topic = filled(log, tags=("a", "b"))
-    [op] = [topic.delete(tag="a")]
+    op = topic.inner.delete(DeleteWhere(tag="a"))
     log.checkpoint()
     assert warm(topic) == [1, 11, 21]
     assert [read_header(frame).flags & DELETED for frame in topic.inner.frames(1, 50)] == [0] * 50

@@ -25,6 +25,7 @@ from seglog import (
 )
 from seglog.format.frame import DELETED, read_header, record_of
 from seglog.format.lines import Lines
+from seglog.values.deletes import DeleteWhere
 from tests.worlds.clock import HandClock
 
 SETTINGS = LogSettings(segment_max_events=10, max_record_bytes=1000)
@@ -103,7 +104,7 @@ def test_time_never_goes_back(log: Log, clock: HandClock) -> None:
         topic.append([b"x"])
     assert [record.ts_ms for record in topic.read()] == [5_000, 5_000, 6_000]
     clock.ms = 1
-    assert topic.delete(before=2).ts_ms == 6_000
+    assert topic.inner.delete(DeleteWhere(before=2)).ts_ms == 6_000
     assert topic.last_ts_ms == 6_000
 
 
@@ -272,7 +273,7 @@ def test_a_delete_reaches_readers_on_their_way_through_a_checkpoint(log: Log) ->
 def test_deletes_stay_listed_until_settled_where_history_is_kept(log: Log) -> None:
     topic = log.create_topic("orders", TopicConfig(keep_history=True))
     topic.append([b"x"] * 4, tag="a")
-    first, second = topic.delete(before=2), topic.delete(tag="a")
+    first, second = topic.inner.delete(DeleteWhere(before=2)), topic.inner.delete(DeleteWhere(tag="a"))
     assert (first.op, second.op, first.at_seq) == (1, 2, 4)
     topic.seal()
     assert topic.inner.delete_ops() == (first, second)
@@ -287,7 +288,7 @@ def test_deletes_stay_listed_until_settled_where_history_is_kept(log: Log) -> No
 def test_frames_show_what_was_deleted_until_the_delete_is_settled(log: Log) -> None:
     topic = log.create_topic("orders", TopicConfig(keep_history=True))
     topic.append([b"one", b"two", b"three"], tag="a")
-    op = topic.delete(before=2)
+    op = topic.inner.delete(DeleteWhere(before=2))
     for _ in range(2):
         frames = list(topic.inner.frames(1, 3))
         assert [record_of(f, 0, read_header(f)).value for f in frames] == [b"one", b"two", b"three"]
@@ -371,7 +372,7 @@ def test_a_delete_by_tag_reaches_the_cold_tier_and_readers_on_their_way_there(lo
     topic.inner.release(8)
     reader = topic.read(gaps=True)
     assert next(reader) == cold.records[0]
-    op = topic.delete(tag="b")
+    op = topic.inner.delete(DeleteWhere(tag="b"))
     assert _seqs(topic.read()) == [1, 2, 5, 6]
     cold.records = [record for record in cold.records if record.tag == "a"]
     topic.inner.settle_deletes(op.op)

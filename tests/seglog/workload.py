@@ -36,6 +36,8 @@ from seglog import DeleteOp, Gap, Log, LogSettings, Record, SeqSet, Topic, Topic
 from seglog.engine.upkeep import InCaller
 from seglog.files.port import Files
 from seglog.format.frame import DELETED, read_header, record_of
+from seglog.values.deletes import DeleteWhere
+from seglog.values.seq_set import seq_set
 from tests.seglog.versions import Versions
 
 __all__ = [
@@ -221,7 +223,8 @@ class Journal:
     ) -> None:
         named = None if seqs is None else frozenset(seqs)
         self.deletes_tried.append(TriedDelete(name, log.topic(name).head_seq, before, tag, start, end, named))
-        if log.topic(name).delete(before=before, tag=tag, start=start, end=end, seqs=named).op:
+        where = DeleteWhere(before, tag, start, end, seq_set(named))
+        if log.topic(name).inner.delete(where).op:
             self.deletes_acked = len(self.deletes_tried)
             # A delete is synced, so all earlier appends to the topic are durable with it.
             self.acked[name] = max(self.acked.get(name, 0), log.topic(name).head_seq)

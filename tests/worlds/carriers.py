@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import re
+from collections.abc import AsyncIterator, Callable
+from typing import TYPE_CHECKING, Any
 
 import seglog
 from seglog import Gap, Record
@@ -14,7 +16,7 @@ if TYPE_CHECKING:
     from seglog.client import Client, RemoteArchive
     from seglog.client.aio import AsyncClient, AsyncRemoteTopic
 
-__all__ = ["archive_history", "history", "history_in_loop"]
+__all__ = ["archive_history", "deletes", "deletes_in_loop", "history", "history_in_loop", "refusals"]
 
 
 def history(log: AnyLog, name: str) -> list[object]:
@@ -25,6 +27,12 @@ def history(log: AnyLog, name: str) -> list[object]:
     batch = seglog.ProducerBatch("p", 1, 0)
     told += [topic.append_once([b"four", b"five"], producer=batch, node="n", unterminated=True, durability="fsync")]
     told += [topic.append_once([b"four", b"five"], producer=batch), topic.append([b"six"], if_head=5)]
+    told += [topic.append_stream(iter([b"sev", b"en", b""]), tag="eu", key="s") for _ in range(2)]
+    told += [topic.append_stream([], durability="fsync")]
+    try:
+        topic.append_stream(chunk for chunk in [b"x", None])  # type: ignore[misc]
+    except seglog.InvalidArgument as wrong:
+        told.append(wrong.name)
     for condition in ("head", "incarnation"):
         try:
             if condition == "head":
@@ -43,12 +51,12 @@ def history(log: AnyLog, name: str) -> list[object]:
     told += [topic.read_arrow(2, 3, tag="eu", text=True).read_all().to_pydict()["value"]]
     told += [[record.seq for record in topic.follow(4, timeout_s=0.05)]]
     told += [[record.seq for record in topic.follow(tag="us-1", timeout_s=0.05)]]
-    topic.delete(seqs=[1, 3], epoch=topic.bounds().epoch)
+    told += [type(topic.delete(seqs=[1, 3], epoch=topic.bounds().epoch))]
     told += [[record.seq for record in topic.read()]]
     topic.delete(grep="^f", start=5, since_ms=times[0], until_ms=times[-1])
     told += [[record.seq for record in topic.read()]]
     topic.delete(since_ms=times[-1] + 60_000)
-    topic.evict(3)
+    told += [type(topic.evict(3))]
     told += [[_plain(item) for item in topic.read(1, gaps=True)]]
     topic.seal()
     told += [_bounds(topic.bounds())]
@@ -71,6 +79,12 @@ async def history_in_loop(log: AnyAsyncLog, name: str) -> list[object]:
         await topic.append_once([b"four", b"five"], producer=batch, node="n", unterminated=True, durability="fsync")
     ]
     told += [await topic.append_once([b"four", b"five"], producer=batch), await topic.append([b"six"], if_head=5)]
+    told += [await topic.append_stream(_chunks(b"sev", b"en", b""), tag="eu", key="s") for _ in range(2)]
+    told += [await topic.append_stream(_chunks(), durability="fsync")]
+    try:
+        await topic.append_stream(_chunks(b"x", None))
+    except seglog.InvalidArgument as wrong:
+        told.append(wrong.name)
     for condition in ("head", "incarnation"):
         try:
             if condition == "head":
@@ -90,12 +104,12 @@ async def history_in_loop(log: AnyAsyncLog, name: str) -> list[object]:
     told += [[value for batch in batches for value in batch.column("value").to_pylist()]]
     told += [[record.seq async for record in topic.follow(4, timeout_s=0.05)]]
     told += [[record.seq async for record in topic.follow(tag="us-1", timeout_s=0.05)]]
-    await topic.delete(seqs=[1, 3], epoch=(await topic.bounds()).epoch)
+    told += [type(await topic.delete(seqs=[1, 3], epoch=(await topic.bounds()).epoch))]
     told += [[record.seq async for record in topic.read()]]
     await topic.delete(grep="^f", start=5, since_ms=times[0], until_ms=times[-1])
     told += [[record.seq async for record in topic.read()]]
     await topic.delete(since_ms=times[-1] + 60_000)
-    await topic.evict(3)
+    told += [type(await topic.evict(3))]
     told += [[_plain(item) async for item in topic.read(1, gaps=True)]]
     await topic.seal()
     told += [_bounds(await topic.bounds())]
@@ -119,6 +133,10 @@ def archive_history(archive: AnyArchive, log: AnyLog, name: str) -> list[object]
     told += [archive.truncate(name, 9, message="too late")]
     half = archive.restore(name, to="seq:5", name="half")
     told += [(half.records, half.last_seq, half.last_ts_ms > 0), [record.seq for record in topic.read(gaps=False)]]
+    archive.restore(name, to="seq:5", name="more")
+    branch = archive.open_for_append(f"{name}@more")
+    told += [branch.name, branch.append([b"on the branch"]), [record.value for record in branch.read(5)]]
+    told += [[record.value for record in log.topic(f"{name}@more").read(6)]]
     archive.branches.rename_branch(name, "half", "part")
     told += [[(each.topic, each.branch, each.created_at_ms > 0) for each in archive.branches.list(name)]]
     archive.branches.delete_branch(name, "part", message="enough")
@@ -126,6 +144,108 @@ def archive_history(archive: AnyArchive, log: AnyLog, name: str) -> list[object]
     archive.branches.undelete_branch(name, "part")
     told += [[(each.branch, each.deleted_at_ms is None) for each in archive.branches.list(name, deleted=True)]]
     return told
+
+
+DELETES: list[seglog.DeleteArguments] = [
+    {},
+    {"epoch": 0},
+    {"start": 0},
+    {"start": 0, "end": 0},
+    {"end": 0},
+    {"end": 2**63 - 1},
+    {"start": 5, "end": 3},
+    {"start": 5, "end": 3, "since_ms": 0},
+    {"start": 5, "before": 3},
+    {"start": 1000},
+    {"start": 1000, "grep": "x"},
+    {"start": 3, "tag": "eu"},
+    {"start": 0, "grep": "one"},
+    {"before": 0},
+    {"before": 3},
+    {"before": 2**63 - 1},
+    {"seqs": []},
+    {"seqs": [], "epoch": 7},
+    {"seqs": [2, 4, 1000, 2**62]},
+    {"seqs": range(1, 2_000_010, 2)},
+    {"seqs": [1, 2, 3], "start": 2, "before": 3},
+    {"grep": "["},
+    {"grep": r"\pN"},
+    {"grep": r"(?=one|two)", "tag": "eu"},
+    {"grep": r"(o)(?!\1)", "end": 1, "since_ms": 0},
+]
+
+
+def deletes(log: AnyLog) -> list[object]:
+    """Return what each delete leaves of a topic of its own, or its error."""
+    told: list[object] = []
+    for number, conditions in enumerate(DELETES):
+        topic = log.topic(f"deletes-{number}")
+        topic.append([b"one", b"two", b"three", b"four", b"five"], tag="eu")
+        try:
+            told.append(type(topic.delete(**conditions)))
+        except seglog.SeglogError as error:
+            told.append(type(error))
+        told.append([record.seq for record in topic.read()])
+    try:
+        log.topic("deletes-none").delete(seqs=[])
+    except seglog.NoSuchTopic as error:
+        told.append(error.topic)
+    return told
+
+
+async def deletes_in_loop(log: AnyAsyncLog) -> list[object]:
+    """Return what `deletes` does."""
+    told: list[object] = []
+    for number, conditions in enumerate(DELETES):
+        topic = log.topic(f"loop-{number}")
+        await topic.append([b"one", b"two", b"three", b"four", b"five"], tag="eu")
+        try:
+            told.append(type(await topic.delete(**conditions)))
+        except seglog.SeglogError as error:
+            told.append(type(error))
+        told.append([record.seq async for record in topic.read()])
+    return told
+
+
+def refusals(archive: AnyArchive, log: AnyLog, name: str) -> list[object]:
+    """Return the errors of calls that cannot be, which a program catches by the classes of `seglog.errors`."""
+    topic = log.topic(name)
+    topic.append([b"one", b"two", b"three"])
+    topic.evict(2)
+    topic.seal()
+    archive.offload(name)
+    archive.restore(name, to="head", name="there")
+    archive.open_for_append(f"{name}@there").append([b"more"])
+    calls: list[tuple[Callable[[], object], type[seglog.SeglogError]]] = [
+        (lambda: topic.truncate(1), seglog.NotTruncatable),
+        (lambda: topic.truncate(99), seglog.SeqOutOfRange),
+        (lambda: topic.append([b"x"], durability="paper"), seglog.InvalidSetting),
+        (lambda: topic.append([b"x" * (2**24 + 1)]), seglog.RecordTooLarge),
+        (lambda: archive.restore(name, to="head", name="there"), seglog.BranchExists),
+        (lambda: archive.restore(name, to="tag:none", name="new"), seglog.NoSuchTag),
+        (lambda: archive.restore(name, to="once upon a time", name="new"), seglog.InvalidTarget),
+        (lambda: archive.restore(name, to="1999-01-01T00:00:00Z", name="new"), seglog.OutOfWindow),
+        (lambda: archive.restore("no-topic", to="head", name="new"), seglog.NoSuchTopic),
+        (lambda: archive.restore(f"{name}@none", to="head", name="new"), seglog.NoSuchBranch),
+        (lambda: archive.branches.delete_branch(name, "none"), seglog.NoSuchBranch),
+        (lambda: archive.branches.delete_branch(name, "main"), seglog.UnnamableBranch),
+        (lambda: archive.branches.delete_branch(name, "there"), seglog.OpenBranch),
+        (lambda: archive.branches.rename_branch(name, "none", "new"), seglog.NoSuchBranch),
+    ]
+    told: list[object] = []
+    for call, kind in calls:
+        try:
+            told.append(call())
+        except kind as error:
+            text = f"{kind.__name__}: {error} ({error.hint}) {error.exit_code} {error.fields()}"
+            text = re.sub(r"file://[\w/.-]+", "REMOTE", text)
+            told.append((re.sub(r"20\d\d-[0-9T:.-]+Z", "NOW", text),))
+    return told
+
+
+async def _chunks(*chunks: Any) -> AsyncIterator[bytes]:
+    for chunk in chunks:
+        yield chunk
 
 
 def _plain(item: Record | Gap) -> object:

@@ -10,6 +10,7 @@ from typing import Any
 import seglog
 from seglog import TopicConfig
 from seglog.journal.journal import Journal
+from seglog.values.deletes import DeleteWhere
 from tests.arguments import Row
 
 __all__ = [
@@ -188,6 +189,7 @@ LOG = {
     "InnerTopic.sealed_files": _of_inner("sealed_files", {"first": "whole", "last": "whole"}, first=1, last=1),
     "Topic.delete": _of_topic("delete", DELETE, DELETE_OPTIONAL, tag="eu"),
     "Topic.evict": _of_topic("evict", {"before": "whole"}),
+    "InnerTopic.delete": _of_inner("delete", {"where": "instance", "evicts": "bool"}, where=DeleteWhere(before=2)),
     "InnerTopic.settle_deletes": _of_inner("settle_deletes", {"op": "whole"}),
     "Topic.truncate": _of_topic("truncate", {"seq": "whole"}),
     "InnerTopic.truncate": _of_inner("truncate", {"seq": "whole", "position": "position"}, "position", seq=3),

@@ -17,12 +17,12 @@ from offload.daemon.http.operations import RoledRoute
 from offload.daemon.http.parameters import json_of, query_of
 from offload.daemon.http.roles import check_command, shown_to
 from offload.daemon.jobs import Stream, start
+from offload.daemon.problems import line_of
 from offload.daemon.revocation import keep_open
 from offload.daemon.service import Service
 from offload.daemon.streams.reserved import check_command_on
 from offload.errors import InvalidParameters, OffloadError, Stopping
 from offload.operations.command import COMMANDS, LINES_HEADER, SHOWN_TYPE, Command
-from offload.operations.results import problem
 from offload.rights import Role, rights_of
 from seglog.base.errors import Missing
 
@@ -100,7 +100,7 @@ async def _lines(command: Command, stream: Stream, *, for_people: bool) -> Async
         if error is not None and not is_begun and isinstance(error, Exception):
             raise error
         if error is not None:
-            yield json.dumps({"error": problem(error)}).encode() + b"\n"
+            yield json.dumps({"error": line_of(error)}).encode() + b"\n"
     finally:
         stream.abandon()
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Unpack
+from typing import TYPE_CHECKING, Unpack
 
 from seglog.base.arguments import checked
 from seglog.client.aio.driver import AsyncDriver
@@ -12,13 +12,16 @@ from seglog.client.commands import (
     RemoteRestored,
     branches_of,
     change_of,
-    delete_of,
     evict_of,
     offload_of,
     restore_of,
     truncate_of,
 )
+from seglog.values.names import check_topic_name
 from seglog.values.protocols import DeleteArguments, Removed
+
+if TYPE_CHECKING:
+    from seglog.client.aio.client import AsyncRemoteTopic
 
 
 class AsyncRemoteArchive:
@@ -47,9 +50,9 @@ class AsyncRemoteArchive:
     async def delete(self, name: str, *, message: str = "", **conditions: Unpack[DeleteArguments]) -> Removed:
         """Delete the records that meet each condition. If the daemon has a remote, a commit says so, with `message`.
 
-        A daemon takes a `grep` only if it has RE2.
+        A `grep` that the daemon does not take is looked up here, as in `AsyncRemoteTopic.delete`.
         """
-        return await self._driver.result(delete_of(name, conditions, message))
+        return await self._driver.delete(name, conditions, message)
 
     @checked
     async def evict(self, name: str, before: int, *, message: str = "") -> Removed:
@@ -65,6 +68,13 @@ class AsyncRemoteArchive:
     async def restore(self, topic: str, *, to: str, name: str, message: str = "") -> RemoteRestored:
         """Create the branch `name` with the state of the topic at `to`: seq:N, lsn:N, head~N, tag:NAME or a time."""
         return await self._driver.result(restore_of(topic, to, name, message))
+
+    @checked
+    async def open_for_append(self, name: str) -> AsyncRemoteTopic:
+        """Return the topic, without a request. The daemon takes a branch over with the first append to it."""
+        from seglog.client.aio.client import AsyncRemoteTopic
+
+        return AsyncRemoteTopic(self._driver, check_topic_name(name))
 
 
 class AsyncRemoteBranches:

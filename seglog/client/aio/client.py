@@ -14,7 +14,7 @@ It does what the plain client does (seglog.client.client), in one event loop.
 from __future__ import annotations
 
 import os
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterable, AsyncIterator, Sequence
 from typing import TYPE_CHECKING, Literal, Unpack, cast, overload
 
 from seglog.base.arguments import checked
@@ -22,20 +22,23 @@ from seglog.client.address import address_of, check_token
 from seglog.client.aio.archive import AsyncRemoteArchive
 from seglog.client.aio.driver import AsyncConnections, AsyncDriver
 from seglog.client.aio.producer import AsyncRemoteProducer
-from seglog.client.answers import bounds_of, problem_of, receipt_of
+from seglog.client.answers import bounds_of, receipt_of, topics_of
 from seglog.client.batches import Batching, Outbox, Window
-from seglog.client.commands import delete_of, evict_of, seal_of
-from seglog.client.connections import tls_context
+from seglog.client.bodies import chunks_in_loop, errors_of_chunks
+from seglog.client.commands import evict_of, seal_of
+from seglog.client.connections import Request, tls_context
 from seglog.client.reading import ArrowReading, Following, Reading, place_of
 from seglog.client.requests import (
     Asked,
     append_of,
+    append_stream,
     bounds_request,
     header_text,
     topics_request,
     truncate_request,
 )
 from seglog.client.retries import Retries
+from seglog.errors import InvalidArgument
 from seglog.process import closing_after
 from seglog.values.names import check_topic_name
 from seglog.values.producer import Appended
@@ -102,7 +105,8 @@ class AsyncClient:
 
     async def topics(self) -> list[str]:
         """Return the names of all topics, sorted."""
-        return [str(name) for name in problem_of((await self._driver.ask(topics_request())).body).get("topics", [])]
+        request = topics_request()
+        return topics_of(request, await self._driver.ask(request))
 
     async def close(self) -> None:
         await self._driver.close()
@@ -123,6 +127,7 @@ class AsyncRemoteTopic:
     def __repr__(self) -> str:
         return f"<AsyncRemoteTopic {self.name} of {self._driver.address}>"
 
+    @checked
     async def append(self, values: Sequence[bytes], **options: Unpack[AppendArguments]) -> range:
         """Append records, and return their seqs once they are as safe as the durability says.
 
@@ -131,12 +136,26 @@ class AsyncRemoteTopic:
         Raise `AppendUnknown` if the records may be in or not, `HeadMoved`, `ProducerFenced`, `ProducerGap`,
         `BatchForgotten`, `OtherIncarnation`, `DaemonGone`, and `DaemonError` for any other refusal.
         """
-        return (await self.append_once(values, **options)).seqs
+        return (await self._append(append_of(self.name, values, self._incarnation, options))).seqs
 
     @checked
     async def append_once(self, values: Sequence[bytes], **options: Unpack[AppendArguments]) -> Appended:
         """Append records as `append` does, and say whether the topic had them already. Raise the errors of `append`."""
-        request = append_of(self.name, values, self._incarnation, options)
+        return await self._append(append_of(self.name, values, self._incarnation, options))
+
+    async def append_stream(self, chunks: AsyncIterable[bytes], **options: Unpack[AppendArguments]) -> Appended:
+        """Append one record whose value comes in chunks. Return its seq, in a range of one, as `append_once` does.
+
+        Neither side holds the whole value in memory. The client does not send the chunks a second time: to repeat the
+        append under its `key` or `producer`, call this again with the same chunks. If `chunks` ends with an error,
+        nothing is appended, and the error passes through. Raise the errors of `append`, and `RecordTooLarge`.
+        """
+        if not isinstance(chunks, AsyncIterable):
+            raise InvalidArgument("chunks", chunks, "an asynchronous iterable of byte strings")
+        with errors_of_chunks():
+            return await self._append(append_stream(self.name, chunks_in_loop(chunks), self._incarnation, **options))
+
+    async def _append(self, request: Request) -> Appended:
         receipt = receipt_of(request, await self._driver.ask(request))
         self._incarnation = self._incarnation or receipt.incarnation
         return receipt.result
@@ -258,9 +277,11 @@ class AsyncRemoteTopic:
     async def delete(self, **conditions: Unpack[DeleteArguments]) -> Removed:
         """Delete the current records that meet each condition, as `Topic.delete` does. Durable on return.
 
-        The client does not repeat it after a lost answer, because new records may have come. Raise `DaemonGone` then.
+        If the daemon does not take a `grep`, because RE2 is missing there or refuses it, the client reads the records
+        and looks itself. The client does not repeat a delete after a lost answer, because new records may have come.
+        Raise `DaemonGone` then.
         """
-        return await self._driver.result(delete_of(self.name, conditions))
+        return await self._driver.delete(self.name, conditions)
 
     @checked
     async def evict(self, before: int) -> Removed:

@@ -17,12 +17,15 @@ from contextlib import aclosing, asynccontextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from seglog.client.address import SOCKET_FILE, Address
-from seglog.client.commands import Asking
-from seglog.client.connections import Answer, Broken, Lost, Outcome, Request
-from seglog.client.reading import ArrowReading, Following, Reading
+from seglog.client.answers import bounds_of, fit
+from seglog.client.commands import Asking, delete_of
+from seglog.client.connections import CLOSED, Answer, Broken, Lost, Outcome, Request
+from seglog.client.reading import ArrowReading, Following, Lookup, Reading
+from seglog.client.requests import bounds_request
 from seglog.client.retries import Call, Retries, after, is_reached
-from seglog.errors import NotInstalled
+from seglog.errors import DaemonError, NotInstalled
 from seglog.values.arrow import shown_batches
+from seglog.values.protocols import DeleteArguments, Removed
 from seglog.values.record import Gap, Record
 
 if TYPE_CHECKING:
@@ -74,6 +77,7 @@ class AsyncConnections:
         self._context = context
         self._silence_s = silence_s
         self._client: httpx.AsyncClient | None = None
+        self._is_closed = False
 
     async def exchange(self, request: Request, on_written: Callable[[], Any] | None = None) -> Answer | Lost:
         """Send a request, and return its whole answer. Await `on_written` when all of the request went out."""
@@ -93,6 +97,7 @@ class AsyncConnections:
             if event == _WRITTEN and on_written is not None:
                 await on_written()
 
+        content: Any = request.body or None if request.chunks is None else request.chunks
         headers = [
             (name.encode(), text.encode("latin-1")) for name, text in {**self._headers, **request.headers}.items()
         ]
@@ -102,7 +107,7 @@ class AsyncConnections:
                 request.method,
                 self._root + request.path,
                 headers=headers,
-                content=request.body if request.method == "POST" else None,
+                content=content,
                 extensions={"trace": trace},
             )
             response = await client.send(http_request, stream=True)
@@ -114,6 +119,7 @@ class AsyncConnections:
             await response.aclose()
 
     async def close(self) -> None:
+        self._is_closed = True
         client, self._client = self._client, None
         if client is not None:
             await client.aclose()
@@ -122,7 +128,9 @@ class AsyncConnections:
             os.close(inside)
 
     def _opened(self) -> httpx.AsyncClient:
-        """Return the client of httpx. Raise an error of the system if the directory of the socket cannot be opened."""
+        """Return the client of httpx. Raise `Broken` after `close`, and an error of the system without the socket."""
+        if self._is_closed:
+            raise Broken(CLOSED)
         if self._client is None:
             uds = None
             if self._directory is not None:
@@ -164,12 +172,24 @@ class AsyncDriver:
             outcome = await self._connections.exchange(call.request)
             if isinstance(outcome, Answer) and outcome.status < 400:
                 self.is_reached = True
-                return outcome
+                return fit(call.request, outcome)
             call = await self._next_try(call, outcome)
 
     async def result(self, asking: Asking[_Result]) -> _Result:
         """Run a command, and return its result. Raise its error."""
         return asking.result(await self.ask(asking.request))
+
+    async def delete(self, topic: str, conditions: DeleteArguments, message: str = "") -> Removed:
+        """Delete records. If the daemon does not take the pattern, look for it here."""
+        try:
+            return await self.result(delete_of(topic, conditions, message))
+        except DaemonError as refused:
+            if conditions.get("grep") is None or refused.title != "InvalidParameters":
+                raise
+        request = bounds_request(topic)
+        lookup = Lookup(topic, conditions, bounds_of(request, await self.ask(request)))
+        found = lookup.found([item async for item in self._items(lookup.reading)])
+        return await self.result(delete_of(topic, found, message))
 
     async def exchange(self, request: Request, on_written: Callable[[], Any]) -> Outcome:
         """Send a request once. Await `on_written` when all of it went to the daemon, unless that fails."""

@@ -33,6 +33,7 @@ from offload.worker.channel import CarriedError, WorkerFailed
 from offload.worker.pool import WorkerDied, WorkerPool
 from offload.write.segment_upload import LocalUploader, UploadJob
 from seglog import FileCorrupt, Log, LogSettings, NoSuchTopic, Topic, TopicConfig
+from seglog.values.deletes import DeleteWhere
 from tests.faults.offloads import SMALL_BLOCKS, SMALL_LOG
 from tests.faults.store import Fault, FaultyStore
 from tests.offload.worker.children import ERRORS, MODULE, PLAN
@@ -162,7 +163,7 @@ def test_deleted_records_are_what_the_log_says_they_are(
     log: Log, pool: WorkerPool, url: str, tmp_path: Path, reclaimed: bool
 ) -> None:
     topic = filled(log)
-    settled = topic.delete(tag="tag-1")
+    settled = topic.inner.delete(DeleteWhere(tag="tag-1"))
     topic.inner.settle_deletes(settled.op)
     log.checkpoint()
     topic.delete(before=9)

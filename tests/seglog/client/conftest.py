@@ -62,7 +62,7 @@ class InLoop:
 
     def _called(self, call: Callable[..., Any], given: tuple[Any, ...], named: dict[str, Any]) -> Any:
         async def within() -> Any:  # a call may look for the loop
-            return call(*given, **named)
+            return call(*(_awaited(each) if inspect.isgenerator(each) else each for each in given), **named)
 
         return self._runner.run(within())
 
@@ -75,6 +75,11 @@ class InLoop:
                     return
         finally:
             self._runner.run(items.aclose())  # type: ignore[arg-type]
+
+
+async def _awaited(items: Iterator[Any]) -> AsyncGenerator[Any]:
+    for item in items:
+        yield item
 
 
 _SOAKED = pytest.mark.soak(part=2)

@@ -27,18 +27,18 @@ class TableServer:
         """Do what the request asks for, as the log does, and return the answer."""
         named = request.headers.get("seglog-if-incarnation")
         if named is not None and named != self.incarnation:
-            return self._refuse(412, "OtherIncarnation", incarnation=self.incarnation)
+            return self._refuse(412, "OtherIncarnation", topic=request.topic, known=named, found=self.incarnation)
         batch, values = request.producer, values_of(request)
         assert batch is not None
         epoch, known = self.producers.get(batch.id, (batch.epoch, []))
         if batch.epoch < epoch:
-            return self._refuse(403, "ProducerFenced", epoch=epoch)
+            return self._refuse(403, "ProducerFenced", producer=batch.id, epoch=batch.epoch, current=epoch)
         if batch.epoch > epoch:
             known = []
         newest = known[-1][0] if known else -1
         if batch.number > newest + 1:
             self.gaps += 1
-            return self._refuse(409, "ProducerGap", expected=newest + 1, received=batch.number)
+            return self._refuse(409, "ProducerGap", producer=batch.id, number=batch.number, expected=newest + 1)
         if batch.number <= newest:
             return self._again(batch.number, known[-_KEPT:], newest)
         first = len(self.records) + 1
@@ -56,14 +56,14 @@ class TableServer:
             if known == number:
                 self.duplicates += 1
                 return self._answer(200, first, count, is_duplicate=True)
-        return self._refuse(409, "BatchForgotten", newest=newest)
+        return self._refuse(409, "BatchForgotten", number=number, newest=newest)
 
     def _answer(self, status: int, first: int, count: int, *, is_duplicate: bool) -> Answer:
         said = {"first_seq": first, "last_seq": first + count - 1, "appended": count, "duplicate": is_duplicate}
         return Answer(status, {"seglog-incarnation": self.incarnation}, json.dumps(said).encode())
 
-    def _refuse(self, status: int, title: str, **said: object) -> Answer:
-        return Answer(status, {}, json.dumps({"title": title, "detail": title, **said}).encode())
+    def _refuse(self, status: int, title: str, **fields: object) -> Answer:
+        return Answer(status, {}, json.dumps({"title": title, "detail": title, "fields": fields}).encode())
 
 
 def values_of(request: Request) -> list[bytes]:

@@ -63,6 +63,12 @@ ROWS = {
     "Client.topic": Row(lambda client, **given: client.topic(**given), {"name": "name"}),
     "RemoteTopic.append": _of_topic("append", APPEND, APPEND_OPTIONAL, values=[b"x"]),
     "RemoteTopic.append_once": _of_topic("append_once", APPEND, APPEND_OPTIONAL, values=[b"x"]),
+    "RemoteTopic.append_stream": _of_topic(
+        "append_stream",
+        {"chunks": "chunks", **{name: APPEND[name] for name in APPEND if name != "values"}},
+        APPEND_OPTIONAL,
+        chunks=[b"x"],
+    ),
     "RemoteTopic.producer": _of_topic(
         "producer",
         {"id": "text", "epoch": "whole", "batching": "instance", "durability": "text"},
@@ -99,6 +105,7 @@ ROWS = {
     "RemoteArchive.restore": _of_archive(
         "restore", dict.fromkeys(("topic", "to", "name", "message"), "text"), topic="t", to="head", name="b"
     ),
+    "RemoteArchive.open_for_append": _of_archive("open_for_append", {"name": "name"}),
     "RemoteBranches.list": _of_branches("list", {"topic": "text", "deleted": "bool"}, topic="t"),
     "RemoteBranches.delete_branch": _of_branches(
         "delete_branch", dict.fromkeys(("topic", "branch", "message"), "text"), topic="t", branch="b"
@@ -200,7 +207,10 @@ def test_the_calls_for_asyncio_take_the_same_arguments(plain: Any, twin: Any) ->
         calls = {name: each for name, each in vars(found).items() if inspect.isfunction(each) and name[0] != "_"}
         calls = calls or {"": found}
         return {
-            name: [str(each) for each in inspect.signature(call).parameters.values()] for name, call in calls.items()
+            name: [
+                str(each).replace("AsyncIterable[", "Iterable[") for each in inspect.signature(call).parameters.values()
+            ]
+            for name, call in calls.items()
         }
 
     assert arguments(plain) == arguments(twin)

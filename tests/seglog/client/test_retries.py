@@ -75,6 +75,14 @@ def test_a_plain_append_of_which_a_part_is_in_is_not_sent_again() -> None:
     assert isinstance(step(PLAIN, answer(429, "Busy", appended=3)), AppendUnknown)
 
 
+def test_chunks_are_sent_once() -> None:
+    """The second try would send what is left of them."""
+    chunks = append_request("t", (), AppendLabels(), key="k", chunks=iter([b"x"]))
+    assert step(chunks, UNSENT) == 1.0
+    assert isinstance(step(chunks, LOST), AppendUnknown)
+    assert isinstance(step(chunks, answer(429)), DaemonError)
+
+
 def test_retry_after_is_the_least_wait_and_ends_the_call_if_it_is_too_long() -> None:
     assert step(READ, answer(503, retry_after="20")) == 20.0
     assert step(READ, answer(503, retry_after="soon")) == 1.0
@@ -93,12 +101,12 @@ def test_an_append_that_gives_up_is_unknown_only_if_a_try_may_have_been_it() -> 
 
 
 def test_a_definite_refusal_is_its_own_error_unless_an_earlier_try_may_be_in() -> None:
-    fenced = answer(403, "ProducerFenced", epoch=2)
+    fenced = answer(403, "ProducerFenced", fields={"epoch": 2})
     assert isinstance(step(BATCH, fenced), ProducerFenced)
     unknown = step(BATCH, fenced, is_unsure=True)
     assert isinstance(unknown, AppendUnknown)
     assert isinstance(unknown.__cause__, ProducerFenced)
-    gap = answer(409, "ProducerGap", expected=5, received=7)
+    gap = answer(409, "ProducerGap", fields={"expected": 5, "number": 7})
     assert isinstance(step(BATCH, gap, is_unsure=True), ProducerGap)
 
 
@@ -109,7 +117,7 @@ def test_the_wait_doubles_up_to_its_bound_and_chance_halves_it_at_most() -> None
 
 
 def test_errors_have_their_fields_and_a_problem_without_them_is_a_daemon_error() -> None:
-    moved = step(PLAIN, answer(412, "HeadMoved", head_seq=9))
+    moved = step(PLAIN, answer(412, "HeadMoved", fields={"topic": "t", "if_head": 3, "head": 9}))
     assert isinstance(moved, HeadMoved)
     assert (moved.topic, moved.if_head, moved.head) == ("t", 3, 9)
     assert isinstance(step(PLAIN, answer(412, "HeadMoved")), DaemonError)

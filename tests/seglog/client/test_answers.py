@@ -1,0 +1,95 @@
+"""An answer that no daemon gives is refused, whatever call it answers: a proxy or a captive portal may give it."""
+
+from __future__ import annotations
+
+import asyncio
+import http.server
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+import seglog
+from seglog.client import Client, aio
+from seglog.client.answers import error_of, failure_of
+from seglog.client.connections import Answer, Request
+
+PAGE = b"<html><body>Welcome to the hotel. Please log in.</body></html>"
+
+
+class _Portal(http.server.BaseHTTPRequestHandler):
+    def _welcome(self) -> None:
+        self.rfile.read(int(self.headers.get("Content-Length", 0)))
+        self.send_response(200)
+        self.send_header("Content-Type", "text/html; charset=utf-8")
+        self.send_header("Content-Length", str(len(PAGE)))
+        self.end_headers()
+        if self.command != "HEAD":
+            self.wfile.write(PAGE)
+
+    do_GET = do_POST = do_HEAD = _welcome  # noqa: N815 - the names of http.server
+
+    def log_message(self, *_said: object) -> None:
+        pass
+
+
+@pytest.fixture
+def url() -> Iterator[str]:
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), _Portal) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        yield f"http://127.0.0.1:{server.server_port}"
+        server.shutdown()
+        thread.join()
+
+
+CALLS: dict[str, Callable[[Any], Any]] = {
+    "topics": lambda client: client.topics(),
+    "append": lambda client: client.topic("t").append([b"x"]),
+    "bounds": lambda client: client.topic("t").bounds(),
+    "read": lambda client: client.topic("t").read(),
+    "follow": lambda client: client.topic("t").follow(timeout_s=9),
+    "truncate": lambda client: client.topic("t").truncate(1),
+    "delete": lambda client: client.topic("t").delete(before=2),
+    "seal": lambda client: client.topic("t").seal(),
+    "offload": lambda client: client.archive.offload("t"),
+    "branches": lambda client: client.archive.branches.list("t"),
+    "rename": lambda client: client.archive.branches.rename_branch("t", "a", "b"),
+}
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_a_page_of_a_portal_is_no_answer_of_a_daemon(url: str, name: str) -> None:
+    async def in_loop() -> None:
+        async with aio.connect(url) as client:
+            found = CALLS[name](client)
+            with pytest.raises(seglog.DaemonError, match="is not of a daemon"):
+                await (anext(found) if hasattr(found, "__anext__") else found)
+
+    def call(client: Client) -> None:
+        found = CALLS[name](client)
+        if isinstance(found, Iterator):
+            next(found)
+
+    with seglog.connect(url) as client, pytest.raises(seglog.DaemonError, match="is not of a daemon"):
+        call(client)
+    asyncio.run(in_loop())
+
+
+def test_an_error_comes_with_the_fields_that_the_daemon_tells() -> None:
+    told = (
+        b'{"title": "DiskFull", "detail": "no space", "hint": "free some", "fields": {"path": "/d", "operation": "a"}}'
+    )
+    error = error_of(Request("GET", "/"), Answer(507, {}, told), "there")
+    assert isinstance(error, seglog.DiskFull)
+    assert (str(error), error.hint, str(error.path), error.operation) == ("no space", "free some", "/d", "a")
+
+
+@pytest.mark.parametrize("title", ["NoSuchError", "SeglogError.fields", "__all__", "reprlib"])
+def test_a_title_that_is_no_class_of_ours_is_an_error_of_the_daemon(title: str) -> None:
+    body = b'{"title": "%s", "detail": "why", "fields": {}}' % title.encode()
+    error = error_of(Request("GET", "/"), Answer(400, {}, body), "there")
+    assert isinstance(error, seglog.DaemonError)
+    assert (str(error), error.title, error.status) == ("why", title, 400)
+    assert str(failure_of({"message": "why", "error": title})) == "why"
