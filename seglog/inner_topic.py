@@ -8,25 +8,25 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import nullcontext
 from itertools import chain
+from typing import TYPE_CHECKING
 
 from seglog.base.arguments import checked
 from seglog.engine.engine import Engine, doing
 from seglog.engine.state import TopicState
 from seglog.errors import ReadOnly, SeqOutOfRange, Truncated
 from seglog.format.frames import Frames
-from seglog.maintenance import eviction
-from seglog.maintenance.checkpoint import checkpoint
-from seglog.maintenance.plan import CheckpointRequest
-from seglog.reading.follow import Follower
+from seglog.late import checkpoint, eviction, follow, plan, sealed, write
 from seglog.reading.read import read_frame_batches
-from seglog.reading.sealed import SealedFiles
 from seglog.reading.times import expired_seq, first_seq_at, known_floors
 from seglog.segments.segment import SegmentInfo
 from seglog.values.deletes import DeleteOp, DeleteWhere, TruncateOp
 from seglog.values.producer import Producer
 from seglog.values.seq_set import SeqSet
 from seglog.view import explained, guarded
-from seglog.writing import write
+
+if TYPE_CHECKING:
+    from seglog.reading.follow import Follower
+    from seglog.reading.sealed import SealedFiles
 
 
 class InnerTopic:
@@ -142,7 +142,7 @@ class InnerTopic:
                 if epoch is None or state.epoch == now:
                     raise
                 continue  # truncated once more in between
-            return Follower(self._engine, state, first, truncations, epoch=now, gaps=gaps, expired=expired)
+            return follow.Follower(self._engine, state, first, truncations, epoch=now, gaps=gaps, expired=expired)
 
     @checked
     def frames(self, first: int, last: int) -> Iterator[bytes]:
@@ -168,7 +168,7 @@ class InnerTopic:
 
         Raise the errors of `frames`.
         """
-        return SealedFiles(self._engine, self._hot(first, last), last)
+        return sealed.SealedFiles(self._engine, self._hot(first, last), last)
 
     @checked
     def undelete(self, seqs: SeqSet, *, evict_floor: int | None = None) -> None:
@@ -209,7 +209,7 @@ class InnerTopic:
 
         If the delete is not listed, do nothing.
         """
-        request_checkpoint(self._engine, CheckpointRequest(self.name, settle_op=op))
+        request_checkpoint(self._engine, plan.CheckpointRequest(self.name, settle_op=op))
 
     def segments(self) -> tuple[SegmentInfo, ...]:
         """Return the segments, hot and relocated, ascending. The active one, if any, is last.
@@ -264,7 +264,7 @@ class InnerTopic:
 
         If the truncation is not listed, do nothing.
         """
-        request_checkpoint(self._engine, CheckpointRequest(self.name, settle_truncation=op))
+        request_checkpoint(self._engine, plan.CheckpointRequest(self.name, settle_truncation=op))
 
     @property
     def due_seq(self) -> int:
@@ -279,7 +279,7 @@ class InnerTopic:
         longer `epoch`, nothing is done: the seqs may mean other records. If `epoch` is None, it is not compared. Raise
         `NoSuchTopic`.
         """
-        request_checkpoint(self._engine, CheckpointRequest(self.name, release_seq=last_seq, epoch=epoch))
+        request_checkpoint(self._engine, plan.CheckpointRequest(self.name, release_seq=last_seq, epoch=epoch))
 
     def _hot(self, first: int, last: int) -> TopicState:
         state = self._engine.state(self.name)
@@ -313,7 +313,7 @@ def first_at(engine: Engine, state: TopicState, ts_ms: int) -> int:
         return first_seq_at(engine, state, ts_ms)
 
 
-def request_checkpoint(engine: Engine, request: CheckpointRequest) -> None:
+def request_checkpoint(engine: Engine, request: plan.CheckpointRequest) -> None:
     engine.check_writable()
     engine.state(request.topic)
-    checkpoint(engine, request)
+    checkpoint.checkpoint(engine, request)

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType, TracebackType
-from typing import Annotated, TypeAlias
+from typing import TYPE_CHECKING, Annotated, TypeAlias
 
 from seglog.base.arguments import WHOLE_MAX, Within, checked
 from seglog.base.later import logger
@@ -32,11 +32,7 @@ from seglog.errors import (
 from seglog.files.clock import Clock, SystemClock
 from seglog.files.directory import DirectoryLock, in_memory_kind, load_settings
 from seglog.files.port import NO_DESCRIPTOR, Files, OsFiles, enter, leave
-from seglog.format.arrays import import_now
-from seglog.maintenance import eviction
-from seglog.maintenance.checkpoint import Reclaimer, checkpoint, checkpoint_locked, relieve, upgrade, wake_reclaim
-from seglog.maintenance.plan import CheckpointRequest, Retention
-from seglog.maintenance.relocation import relocate_due
+from seglog.late import checkpoint, eviction, import_now, plan, relocation, write
 from seglog.process import OwnLock, closing_after, uninterrupted
 from seglog.startup import opening
 from seglog.startup.recovery import Recovered, recover
@@ -50,7 +46,10 @@ from seglog.values.layout import Layout
 from seglog.values.names import check_topic_name
 from seglog.view import look
 from seglog.wal.wal import NO_SPACE
-from seglog.writing import write
+
+if TYPE_CHECKING:
+    from seglog.maintenance.checkpoint import Reclaimer
+    from seglog.maintenance.plan import Retention
 
 _logger = logger("seglog.log")
 _PATIENCE_S = 1.0
@@ -372,10 +371,10 @@ class Log(Owned):
         Topics that do not exist are left out.
         """
         self.check_writable()
-        requests = [CheckpointRequest(name, seal=True) for name in dict.fromkeys(names) if self.has_topic(name)]
+        requests = [plan.CheckpointRequest(name, seal=True) for name in dict.fromkeys(names) if self.has_topic(name)]
         if requests:
             with doing("seal"):
-                checkpoint(self._engine, *requests)
+                checkpoint.checkpoint(self._engine, *requests)
 
     def versions(self) -> dict[str, tuple[object, ...]]:
         """Return a value for each topic. As long as it stays, the topic has the same records, deletes and segments.
@@ -391,7 +390,7 @@ class Log(Owned):
 
     def checkpoint(self) -> None:
         """Copy the records in the WAL to segments, and remove the WAL files that are not needed any more."""
-        checkpoint(self._engine)
+        checkpoint.checkpoint(self._engine)
 
     def enforce_retention(self) -> list[Retention]:
         """Seal segments that are old enough. Evict records past the ttl or a cap, in all topics, by the log's clock.
@@ -411,7 +410,7 @@ class Log(Owned):
             DiskFull: The form is as it was. Make room, and call it again.
             ReadOnly: The log is open for reading only.
         """
-        upgrade(self._engine)
+        checkpoint.upgrade(self._engine)
 
     def reclaim(self) -> None:
         """Give the bytes of deleted records back at once, in every sealed segment that is due for reclaiming.
@@ -421,7 +420,7 @@ class Log(Owned):
         `keep_history`.
         """
         self._engine.check_open()
-        checkpoint(self._engine)
+        checkpoint.checkpoint(self._engine)
         if self._reclaimer is not None:
             self._reclaimer.run_now()
 
@@ -439,8 +438,8 @@ class Log(Owned):
                 raise HistoryKept(name)
         for name in names:
             self.delete_topic(name)
-        checkpoint(engine)
-        relocate_due(engine)
+        checkpoint.checkpoint(engine)
+        relocation.relocate_due(engine)
         if engine.pending_warm_deletes:
             topic_id, first_seq = engine.pending_warm_deletes[0]
             raise WarmStoreFailed(engine.layout.data(topic_id, first_seq), "it does not delete it")
@@ -500,10 +499,10 @@ class Log(Owned):
         """Make the last checkpoint. On a full disk, first give the space back that the WAL has reserved."""
         with doing("close"):
             try:
-                checkpoint(self._engine)
+                checkpoint.checkpoint(self._engine)
             except DiskFull:
                 self._engine.wals.release_space()
-                checkpoint(self._engine)
+                checkpoint.checkpoint(self._engine)
         self._engine.wals.release_space()
 
     def _close_engine(self) -> None:
@@ -559,7 +558,7 @@ def _engine(
     if len(recovered.wal_ends) != settings.wal_shards:
         before = opening.engine_of(files, layout, clock, settings, recovered, warm_stores)
         with before.checkpoint_lock:
-            checkpoint_locked(before)
+            checkpoint.checkpoint_locked(before)
         before.close()
         opening.reshard(files, layout, settings.wal_shards)
         recovered = _recover(files, layout)
@@ -567,18 +566,18 @@ def _engine(
     engine.room.begin()
     try:
         with engine.checkpoint_lock:
-            checkpoint_locked(engine)
+            checkpoint.checkpoint_locked(engine)
     except DiskFull:
         engine, recovered = opening.open_full(engine, lambda: _recover(files, layout))
-    reclaimer = Reclaimer(engine)
-    engine.upkeep = upkeep(lambda: relieve(engine))
+    reclaimer = checkpoint.Reclaimer(engine)
+    engine.upkeep = upkeep(lambda: checkpoint.relieve(engine))
     engine.syncer = upkeep(lambda: write.sync_written(engine))
-    engine.relocator = upkeep(lambda: relocate_due(engine))
+    engine.relocator = upkeep(lambda: relocation.relocate_due(engine))
     engine.reclaim = upkeep(reclaimer.run)
     for state in recovered.topics.values():
         engine.has_dead |= bool(reclaimable(state, settings.reclaim_dead_percent))
     engine.wake_relocator()
-    wake_reclaim(engine)
+    checkpoint.wake_reclaim(engine)
     return engine, reclaimer
 
 

@@ -10,10 +10,7 @@ from seglog.base.ownership import is_foreign
 from seglog.engine.engine import Engine, doing
 from seglog.engine.state import TopicState
 from seglog.inner_topic import InnerTopic, begin, first_at, request_checkpoint
-from seglog.maintenance import eviction
-from seglog.maintenance.plan import CheckpointRequest, Retention
-from seglog.reading.batches import read_batches
-from seglog.reading.follow import follow_records
+from seglog.late import append, batches, conditions, eviction, follow, plan, write
 from seglog.reading.read import continue_records
 from seglog.reading.times import expired_seq, known_floors
 from seglog.values.config import TopicConfig
@@ -31,22 +28,21 @@ from seglog.values.protocols import (
 )
 from seglog.values.record import Gap, Record, selected
 from seglog.view import guarded
-from seglog.writing import write
-from seglog.writing.append import PLAIN, AppendOptions, append
-from seglog.writing.conditions import incarnation_of, know_log_id, plain_times
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
     from seglog.format.record_arrays import RecordArrays
+    from seglog.maintenance.plan import Retention
+    from seglog.writing.append import AppendOptions
 
 
 def append_options(arguments: AppendArguments) -> AppendOptions:
     """Return the arguments with their defaults. Raise `TypeError` for an unknown one."""
     if not arguments:
-        return PLAIN
-    options = AppendOptions(**arguments)
-    return options if options.times_ms is None else options._replace(times_ms=plain_times(options.times_ms))
+        return append.PLAIN
+    options = append.AppendOptions(**arguments)
+    return options if options.times_ms is None else options._replace(times_ms=conditions.plain_times(options.times_ms))
 
 
 class Topic:
@@ -140,9 +136,10 @@ class Topic:
         `WriterPoisoned`, only recovery knows whether the records were appended.
         """
         if "times_ms" in options:
-            return append(self._engine, self.name, values, append_options(options))[0]
+            return append.append(self._engine, self.name, values, append_options(options))[0]
         # `append_options` without a call, because each append spends its time here.
-        return append(self._engine, self.name, values, AppendOptions(**options) if options else PLAIN)[0]  # type: ignore[arg-type]
+        own = append.AppendOptions(**options) if options else append.PLAIN  # type: ignore[arg-type]
+        return append.append(self._engine, self.name, values, own)[0]
 
     def append_once(self, values: Sequence[bytes], **options: Unpack[LogAppendArguments]) -> Appended:
         """Append records as `append` does, and say whether the topic had them already.
@@ -150,7 +147,7 @@ class Topic:
         The log decides that under the lock that assigns seqs, so of several equal calls one is no duplicate. Without
         `producer` and `key` no append is a duplicate. Raise the errors of `append`.
         """
-        return Appended(*append(self._engine, self.name, values, append_options(options)))
+        return Appended(*append.append(self._engine, self.name, values, append_options(options)))
 
     def append_stream(self, chunks: Iterable[bytes], **options: Unpack[AppendArguments]) -> Appended:
         """Append one record whose value comes in chunks. Return its seq, in a range of one, as `append_once` does.
@@ -182,8 +179,8 @@ class Topic:
         """
         state = self._engine.state(self.name)
         self._engine.check_writable()
-        know_log_id(self._engine)
-        return incarnation_of(self._engine, state)
+        conditions.know_log_id(self._engine)
+        return conditions.incarnation_of(self._engine, state)
 
     @overload
     def read(
@@ -239,7 +236,9 @@ class Topic:
         """
         state = self._engine.state(self.name)
         first, last, truncations, expired = self._range(state, start, end)
-        return guarded(self._engine, state, read_batches(self._engine, state, first, last, truncations, expired))
+        return guarded(
+            self._engine, state, batches.read_batches(self._engine, state, first, last, truncations, expired)
+        )
 
     @overload
     def read_arrays(
@@ -344,7 +343,7 @@ class Topic:
         added there.
         """
         follower = self.inner.follower(start, gaps=gaps, epoch=options.get("epoch"))
-        items = follow_records(follower, options.get("timeout_s"), options.get("tag"))
+        items = follow.follow_records(follower, options.get("timeout_s"), options.get("tag"))
         return items if gaps else cast("Iterator[Record]", items)
 
     @checked
@@ -390,7 +389,7 @@ class Topic:
     def seal(self) -> None:
         """Seal the segments with the current records. Later appends begin a new segment. Raise `NoSuchTopic`."""
         with doing("seal"):
-            request_checkpoint(self._engine, CheckpointRequest(self.name, seal=True))
+            request_checkpoint(self._engine, plan.CheckpointRequest(self.name, seal=True))
 
     @checked
     def truncate(self, seq: int) -> None:
@@ -410,7 +409,7 @@ class Topic:
         `NoSuchTopic`.
         """
         done = eviction.enforce(self._engine, [self._engine.state(self.name)])
-        return done[0] if done else Retention(self.name)
+        return done[0] if done else plan.Retention(self.name)
 
     def _arrays(
         self,

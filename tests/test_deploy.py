@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import configparser
 import json
+import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from importlib.metadata import requires
 from pathlib import Path
 from typing import Any
@@ -34,6 +36,52 @@ def daemon(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServedDirectory
     seglog.open(directory).close()
     with served(directory, "", SERVE_PROBE_PORT="0", SERVE_PROBE_METRICS="true") as started:
         yield started
+
+
+class Images:
+    """The images below a directory, with buildah: it needs no daemon, and in a chroot no right to make a namespace."""
+
+    def __init__(self, directory: Path) -> None:
+        self._own = [
+            "buildah",
+            "--storage-driver",
+            "vfs",
+            "--root",
+            f"{directory}/root",
+            "--runroot",
+            f"{directory}/run",
+        ]
+
+    def command(self, *words: str) -> list[str]:
+        return [*self._own, *words]
+
+    def do(self, *words: str) -> str:
+        done = subprocess.run(self.command(*words), capture_output=True, text=True, check=False)
+        assert done.returncode == 0, f"buildah {' '.join(words)}: {done.stdout[-2000:]}{done.stderr[-2000:]}"
+        return done.stdout.strip()
+
+    def in_container(self, container: str, *words: str, **variables: str) -> list[str]:
+        given = [f"--env={name}={text}" for name, text in variables.items()]
+        return self.command("run", "--isolation=chroot", *given, container, "--", *words)
+
+
+class ServedContainer(ServedDirectory):
+    """The daemon of an image in a container, as the image itself starts it."""
+
+    def __init__(self, images: Images, container: str, words: Sequence[str]) -> None:
+        self._images, self._container, self._words = images, container, words
+        super().__init__(Path("unused"), {"SEGLOG_SERVE_PROBE_PORT": "0"})
+
+    def start(self, _: Sequence[str], variables: Mapping[str, str]) -> subprocess.Popen[str]:  # type: ignore[override]
+        ports = {name: text for name, text in variables.items() if name.endswith("_PORT")}
+        command = self._images.in_container(self._container, *self._words, **ports)
+        return subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+
+
+def last_child(pid: int) -> int:
+    """Return the process below all others: the runtime, a process of many threads, stands above the container's."""
+    children = [child for path in Path(f"/proc/{pid}/task").glob("*/children") for child in path.read_text().split()]
+    return last_child(int(children[0])) if children else pid
 
 
 def documents(path: Path) -> list[Any]:
@@ -173,6 +221,52 @@ def test_the_health_check_of_the_image_asks_a_real_daemon(daemon: ServedDirector
     assert subprocess.run([sys.executable, "-c", here], check=False).returncode == 0
     wrong = here.replace("/healthz", "/nothing")
     assert subprocess.run([sys.executable, "-c", wrong], capture_output=True, check=False).returncode != 0
+
+
+@pytest.mark.soak(part=9)
+@pytest.mark.skipif(
+    os.geteuid() != 0 or shutil.which("buildah") is None or shutil.which("debootstrap") is None,
+    reason="an image is built by root, with buildah and debootstrap",
+)
+def test_the_image_is_built_and_serves_records_until_sigterm(disk_path: Path) -> None:
+    """No registry of images is asked: the base is a Debian of debootstrap, under the name that the Containerfile has.
+
+    The build installs from the machine's registry of packages, with its configuration of pip and its certificates.
+    """
+    text = (DEPLOY / "Containerfile").read_text()
+    [name] = set(re.findall(r"^FROM (\S+)", text, re.MULTILINE))
+    debian, context, images = disk_path / "debian", disk_path / "checkout", Images(disk_path)
+    packages = "--include=python3-venv,python-is-python3,ca-certificates"
+    subprocess.run(
+        ["debootstrap", "--variant=minbase", packages, "bookworm", debian], stdout=subprocess.DEVNULL, check=True
+    )
+    base = images.do("from", "scratch")
+    images.do("copy", base, str(debian), "/")
+    images.do("commit", "--rm", base, name)
+    for file in subprocess.run(
+        ["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=True
+    ).stdout.split():
+        (context / file).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy2(ROOT / file, context / file)
+    of_machine = [path for path in ("/etc/ssl/certs", "/etc/pip.conf") if Path(path).exists()]
+    shared = [f"--volume={path}:{path}:ro" for path in of_machine]
+    options = ["--isolation=chroot", "--pull-never", *shared, f"--file={context}/docs/deploy/Containerfile"]
+    images.do("build", *options, "--tag=seglog", str(context))
+    container = images.do("from", "--pull-never", "seglog")
+    config = json.loads(images.do("inspect", "--type=image", "seglog"))["OCIv1"]["config"]
+    assert config["User"] == "7373"
+    seglog_words = config["Entrypoint"]
+    subprocess.run(images.in_container(container, *seglog_words, "init"), check=True)
+    daemon = ServedContainer(images, container, [*seglog_words, *config["Cmd"]])
+    try:
+        assert daemon.append("t", b"of the image") == 1
+        assert daemon.values("t") == ["of the image"]
+        os.kill(last_child(daemon.process.pid), signal.SIGTERM)
+        assert daemon.process.wait(60) == 0, "".join(daemon.lines)
+    finally:
+        daemon.kill()
+    words = images.in_container(container, *seglog_words, "read", "t")
+    assert subprocess.run(words, capture_output=True, text=True, check=True).stdout == "of the image\n"
 
 
 def test_the_part_of_the_lock_is_all_that_the_daemon_needs_and_no_tool_of_ours() -> None:

@@ -18,8 +18,10 @@ if TYPE_CHECKING:
 else:
     from seglog.base.later import Later
 
-    pb, protobuf = Later("catalog.schema_pb2"), Later("google.protobuf.message")
-    pyroaring, timestamps = Later("pyroaring"), Later("google.protobuf.timestamp_pb2")
+    _RARE = "google.protobuf.internal.python_message"  # for machines without the compiled protobuf
+
+    pb, protobuf = Later("catalog.schema_pb2", _RARE), Later("google.protobuf.message")
+    pyroaring, timestamps = Later("pyroaring"), Later("google.protobuf.timestamp_pb2", _RARE)
 
 
 def import_now() -> None:

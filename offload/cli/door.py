@@ -116,6 +116,9 @@ def _stop(request: Request, stop: KeyboardInterrupt) -> int:
 def _command(request: Request, serve: Serve) -> None:
     from pathlib import Path
 
+    from seglog.base.later import import_without
+
+    import_without("inspect", "dataclasses")  # it makes docstrings for classes that have none
     if request.options["debug"]:
         from seglog.base.arguments import show_frames
 

@@ -23,7 +23,6 @@ from __future__ import annotations
 import enum
 import functools
 import importlib
-import inspect
 import types
 import typing
 from collections.abc import Callable, Generator, Iterator, Mapping
@@ -174,14 +173,16 @@ class Parameter:
 
 def parameters_of(function: Callable[..., Any]) -> dict[str, Parameter]:
     """Return the parameters of a command's function by name. The first one, its log or archive, is not among them."""
-    own = dict(list(inspect.signature(function).parameters.items())[1:])
-    texts = types.SimpleNamespace(__annotations__={name: function.__annotations__[name] for name in own})
+    names = [name for name in function.__annotations__ if name != "return"][1:]
+    positional = function.__code__.co_varnames[: function.__code__.co_argcount]
+    last = zip(reversed(positional), reversed(function.__defaults__ or ()), strict=False)
+    defaults = {**dict(last), **(function.__kwdefaults__ or {})}
+    texts = types.SimpleNamespace(__annotations__={name: function.__annotations__[name] for name in names})
     hints = typing.get_type_hints(texts, getattr(function, "__globals__", None), include_extras=True)
     found = {}
-    for name, parameter in own.items():
+    for name in names:
         annotated, about = typing.get_args(hints[name])[:2]
-        default = ... if parameter.default is inspect.Parameter.empty else parameter.default
-        found[name] = Parameter(name, _kind(annotated), default, about)
+        found[name] = Parameter(name, _kind(annotated), defaults.get(name, ...), about)
     return found
 
 
@@ -362,7 +363,9 @@ class Command:
 
     @property
     def help(self) -> str:
-        return inspect.getdoc(self.function) or ""
+        from inspect import getdoc
+
+        return getdoc(self.function) or ""
 
     @property
     def works_on(self) -> type[Log | Archive | Directory]:

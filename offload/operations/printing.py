@@ -143,10 +143,9 @@ def fitted(output: Output, text: str, indent: int = 0, taken: int = 0) -> str:
 
     The rest of a line stands `indent` cells deeper. `taken` cells of each line are for something else.
     """
-    import shutil
-
     if not output.is_rich:
         return text
+    import shutil
     import textwrap
 
     columns, lines = max(20, shutil.get_terminal_size().columns - taken), []

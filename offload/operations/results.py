@@ -27,7 +27,6 @@ from __future__ import annotations
 import base64
 import enum
 import functools
-import inspect
 import json
 import re
 import types
@@ -232,7 +231,9 @@ def schema_of(result: type) -> dict[str, Any]:
 
 def _about(result: type) -> str:
     """Return the first paragraph of a class's docstring, or "" if it is about a field without a JSON form."""
-    text = " ".join((inspect.getdoc(result) or "").split("\n\n")[0].split())
+    from inspect import getdoc
+
+    text = " ".join((getdoc(result) or "").split("\n\n")[0].split())
     hidden = {field.name for field in fields(result)} - {name for name, _, _ in _shown(result)}
     is_generated = text.startswith(f"{result.__name__}(")
     return "" if is_generated or any(f"`{name}`" in text for name in hidden) else text.replace(" None", " null")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import shutil
+import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import field
 from datetime import timedelta
@@ -17,11 +17,16 @@ from offload.operations.topic import TopicPlaces, places_of
 from offload.reports import Lag, RunStatus, TopicStatus
 from seglog import NoSuchTopic, SystemClock
 from seglog.base import forms
+from seglog.base.later import Later
 from seglog.base.values import dataclass
 
 if TYPE_CHECKING:
+    import shutil
+
     from offload.archive import Archive
     from seglog import Topic
+else:
+    shutil = Later("shutil")
 
 _TOLD_FROM_MS = 60_000
 _LOW_FACTOR = 4
@@ -104,7 +109,8 @@ def status(
     log, archive = directory.log, directory.maybe_archive
     names = _names(directory, topic)
     yield DirectoryShown(str(log.path.resolve()), archive.url if archive else None)
-    free_bytes, reject_bytes = shutil.disk_usage(log.path).free, log.settings.disk_reject_bytes
+    disk, reject_bytes = os.statvfs(log.path), log.settings.disk_reject_bytes
+    free_bytes = disk.f_bavail * disk.f_frsize
     if free_bytes < _LOW_FACTOR * reject_bytes:
         yield DiskLow(free_bytes, reject_bytes)
     if log.form < forms.NEWEST:
@@ -213,10 +219,10 @@ def status_text(output: Output, results: Iterable[Shown]) -> str:
         digits = max([count.index(" ") for count in counts], default=0)
         counts = [" " * (digits - count.index(" ")) + count for count in counts]
         counts = [count.ljust(max(map(len, counts))) for count in counts]
-    columns = shutil.get_terminal_size().columns
     for place in (f" in {remote}", f" in {remote.partition(':')[0]}://…", ""):  # the first line has all of it
         found = [(topic, count, _places(output, topic, place)) for topic, count in zip(topics, counts, strict=True)]
-        if not output.is_rich or all(width + len(f"{count} {places}") <= columns for _, count, places in found):
+        longest = max([width + len(f"{count} {places}") for _, count, places in found], default=0)
+        if not output.is_rich or longest <= shutil.get_terminal_size().columns:
             break
     for topic, count, places in found:
         texts.append(_line(output, _name(topic), f"{count} {places}" if _records(topic) else "no records", width))

@@ -21,6 +21,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import replace
 from math import inf
+from typing import TYPE_CHECKING
 
 from catalog import Bounds, Commit, CommitKind, ForkPoint, Handle, History, SegmentRef, Sid, Snapshot, Vid, timeline
 from catalog.errors import NoSuchObject, NoSuchPin, OutOfWindow, PinLost
@@ -43,6 +44,9 @@ from seglog.errors import Evicted, NoSuchTopic, SeqOutOfRange
 from seglog.format.frame import DELETED, read_header, record_of
 from seglog.format.record_arrays import RecordArrays, in_arrays
 from seglog.values.names import BRANCH_MARK
+
+if TYPE_CHECKING:
+    from offload.read.cold_reader import ColdReader
 
 _NO_VOLUME = Vid.new(0)
 
@@ -286,8 +290,11 @@ class TopicStates(Owned):
         self._volumes = context.volumes
         self._context = context
         self._handles = context.handles
-        self._reader = context.reader
         self._clock = context.clock
+
+    @property
+    def _reader(self) -> ColdReader:
+        return self._context.reader
 
     def newest(self, name: str) -> Snapshot:
         """Return the remote state of a topic or branch, as far as this directory knows it."""

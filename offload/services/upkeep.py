@@ -31,7 +31,6 @@ from catalog.gc.policy import GcReport, unwatched
 from catalog.objects.store_time import check_clock, earliest_ms
 from offload.format.topic_config import PAUSED
 from offload.handles import Tip
-from offload.load import is_free
 from offload.services.erasures import Erasures, collected_after_ms
 from offload.services.parts import ArchiveParts
 from seglog import ConcurrentModification, TopicConfig
@@ -183,6 +182,8 @@ class UpkeepService(Owned):
             NoSuchTopic: The remote does not have it.
             ConcurrentModification: Other commits came first, again and again.
         """
+        from offload.load import is_free
+
         if not dry_run:
             self._log.check_writable()
         with self._locks.of(name):

@@ -34,7 +34,6 @@ that it came from. It says by itself what happened, and 60 lines of other people
 from __future__ import annotations
 
 import collections.abc
-import inspect
 import operator
 import os
 import sys
@@ -89,7 +88,7 @@ def checked(call: _Call) -> _Call:
     def with_checks(*given: Any, **named: Any) -> Any:
         nonlocal kinds, order
         if kinds is None:
-            order, kinds = tuple(inspect.signature(call).parameters), _kinds_of(call)
+            order, kinds = call.__code__.co_varnames[: call.__code__.co_argcount], _kinds_of(call)
         fitting = [taken(name, value, kinds.get(name)) for name, value in zip(order, given, strict=False)]
         for name in named:
             if is_open and name not in kinds:
@@ -308,7 +307,7 @@ def _items_of(kind: Any, item: Kind | None) -> Kind:
 
 def _with_names_of(protocol: Any) -> Kind:
     homes = [each for each in protocol.__mro__ if getattr(each, "_is_protocol", False) and each is not Protocol]
-    names = [name for each in homes for name in (*vars(each), *inspect.get_annotations(each))]
+    names = [name for each in homes for name in (*vars(each), *vars(each).get("__annotations__", ()))]
     wanted = [name for name in names if not name.startswith("_") or name == "__call__"]
 
     def take(value: Any) -> Any:

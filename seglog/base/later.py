@@ -16,7 +16,7 @@ import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-__all__ = ["Later", "logger", "pattern"]
+__all__ = ["Later", "import_without", "logger", "pattern"]
 
 
 class _Imported:
@@ -30,15 +30,40 @@ class _Imported:
 
 
 class Later:
-    """A module that is imported when one of its names is first used. From then on, the object is an `_Imported`."""
+    """A module that is imported when one of its names is first used. From then on, the object is an `_Imported`.
 
-    def __init__(self, module: str) -> None:
+    `rare` is a module that it imports and seldom uses.
+    """
+
+    __spec__ = None  # `import` asks for it when the object stands for its module
+
+    def __init__(self, module: str, rare: str | None = None) -> None:
         self._module = module
+        self._rare = rare
 
     def __getattr__(self, name: str) -> Any:
+        _give_way(self._module, self)
+        if self._rare is not None:
+            import_without(self._rare, self._module)
         vars(self).update(vars(importlib.import_module(self._module)))
         self.__class__ = _Imported  # type: ignore[assignment]
         return getattr(self, name)
+
+
+def import_without(rare: str, module: str) -> None:
+    """Import a module, and the rare one, which it imports, when it first uses a name of that one."""
+    if rare not in sys.modules:
+        late = sys.modules[rare] = Later(rare)  # type: ignore[assignment]
+        try:
+            importlib.import_module(module)
+        finally:
+            _give_way(rare, late)
+
+
+def _give_way(module: str, late: object) -> None:
+    """Let the next import of the module be a real one."""
+    if sys.modules.get(module) is late:
+        del sys.modules[module]
 
 
 class _Made:

@@ -29,7 +29,14 @@ else:
             # `dataclasses` lets a frozen class inherit from frozen ones alone, and so do we.
             bases = [base for base in own.__mro__[1:] if hasattr(base, "__dataclass_params__")]
             is_below = any(base.__dataclass_params__.frozen for base in bases)
+            # `dataclasses` looks with patterns whether a text means a ClassVar, and at no other type.
+            texts = vars(own).get("__annotations__", {})
+            plain = {name: text for name, text in texts.items() if _is_plain(text)}
+            own.__annotations__ = {**texts, **dict.fromkeys(plain, object)}
             kind = _dataclass(init=False, repr=False, eq=False, frozen=is_below, slots=slots, kw_only=kw_only)(own)
+            kind.__annotations__ = texts
+            for name, text in plain.items():
+                kind.__dataclass_fields__[name].type = text
             kind.__dataclass_params__.frozen = frozen
             _check_fields(kind)
             for name, method in _methods(kind, frozen=frozen, eq=eq, order=order).items():
@@ -52,6 +59,11 @@ def _check_fields(kind: Any) -> None:
                 f"{kind.__qualname__}.{field.name} has hash={field.hash} and compare={field.compare}: give them the "
                 "same value, or use dataclasses.dataclass for this class"
             )
+
+
+def _is_plain(text: Any) -> bool:
+    """Return whether an annotation is a text, and surely that of a field."""
+    return isinstance(text, str) and not ("ClassVar" in text or "InitVar" in text or "KW_ONLY" in text)
 
 
 def _methods(kind: type, *, frozen: bool, eq: bool, order: bool) -> dict[str, Any]:

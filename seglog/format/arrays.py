@@ -13,17 +13,7 @@ from typing import TYPE_CHECKING
 
 from seglog.base.later import Later
 
-__all__ = ["NDArray", "dtypes", "import_now", "np"]
-
-
-def import_now() -> None:
-    """Import numpy and logging, before a log is opened for changes.
-
-    Later, a lack of memory, rights or file descriptors would fail a checkpoint.
-    """
-    import logging  # noqa: F401 - of the first warning
-
-    dtypes.ENTRIES, np.zeros  # noqa: B018 - the first use of a name imports its module
+__all__ = ["NDArray", "dtypes", "np"]
 
 
 if TYPE_CHECKING:

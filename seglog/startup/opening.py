@@ -75,7 +75,6 @@ from seglog.engine.state import TopicState, check_all_hot
 from seglog.errors import DiskFull, FileCorrupt, NotADataDirectory, SeglogError
 from seglog.files.clock import Clock
 from seglog.files.port import Files, OpenFile
-from seglog.maintenance.checkpoint import checkpoint_locked
 from seglog.maintenance.removal import find_fronts, log_unknown_front
 from seglog.segments.segment import SegmentCache, SegmentInfo
 from seglog.startup.recovery import Recovered, recover
@@ -279,6 +278,8 @@ def _expect_flags(engine: Engine) -> None:
 
 def open_full(first: Engine, recover_all: Callable[[], Recovered]) -> tuple[Engine, Recovered]:
     """Return an engine in the place of `first`, whose checkpoint had no room, and the result of its recovery."""
+    from seglog.maintenance.checkpoint import checkpoint_locked
+
     first.wals.release_space()
     first.close()
     with suppress(DiskFull):
@@ -298,6 +299,8 @@ def open_full(first: Engine, recover_all: Callable[[], Recovered]) -> tuple[Engi
 
 def _absorb_oldest(first: Engine) -> bool:
     """Make a checkpoint at the end of the oldest WAL file (step 2). Return whether there was one to free."""
+    from seglog.maintenance.checkpoint import checkpoint_locked
+
     recovered = recover(first.files, first.layout, files_max=1)
     if len(recovered.wal_ends) > 1 or not recovered.older_files[0]:
         return False

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import subprocess
 import sys
 from pathlib import Path
@@ -10,17 +11,21 @@ import pytest
 
 from offload.cli.words import request_of
 from offload.operations.command import COMMANDS
+from seglog import late
+from seglog.base.later import Later, import_without
 from tests.golden.make_modules import GOLDEN, SERVED, make
 from tests.worlds.command import Run
 
 MOST_MODULES = {
-    "topic list": 155, "topic show t": 155, "read t --limit 1": 160, "tail t": 155, "status": 182, "pin list t": 172,
-    "branch list t": 174, "tag list t": 173, "log t": 199, "show t head": 199, "points t": 199, "oplog": 194,
+    "topic list": 142, "topic show t": 142, "read t --limit 1": 147, "tail t": 143, "status": 169, "pin list t": 159,
+    "branch list t": 161, "tag list t": 160, "log t": 178, "show t head": 184, "points t": 177, "oplog": 175,
 }  # fmt: skip
 """How many modules of ours a look may import: each costs as much as a fortieth of a Python that does nothing."""
 LOCAL = ("topic list", "topic show t", "read t --limit 1", "pin list t")
 """The looks that decode no object and no array: they import none of `SLOW`."""
 SLOW = {"concurrent.futures", "google.protobuf.message", "logging", "numpy", "pyroaring", "socket", "zstandard"}
+#: What a package of a look imports and no look uses. numpy, for `tail`, needs inspect.
+RARE = {"google.protobuf.internal.python_message", "inspect", "tempfile"}
 CHANGING = {"numpy", "catalog.gc.collector", "offload.replication.reset", "offload.write.offloader"}
 OURS = {"catalog", "offload", "seglog"}
 HEAVY = "{'boto3', 'botocore', 'obstore', 'pyarrow', 'pyspark'}"
@@ -103,3 +108,30 @@ def test_a_look_imports_few_modules(run: Run, tmp_path: Path) -> None:
     assert {words: count for words, count in ours.items() if count > MOST_MODULES[words]} == {}
     assert ours.keys() == MOST_MODULES.keys()
     assert {words: SLOW & {*names} for words, *names in lines if words in LOCAL and SLOW & {*names}} == {}
+    assert {words: RARE & {*names} for words, *names in lines if words != "tail t" and RARE & {*names}} == {}
+
+
+def test_a_rare_module_is_imported_at_its_first_use(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "rare_of_ours.py").write_text("value = 7\n")
+    (tmp_path / "using_rare.py").write_text("import rare_of_ours\ndef value(): return rare_of_ours.value\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    import_without("rare_of_ours", "using_rare")
+    assert "rare_of_ours" not in sys.modules
+    assert importlib.import_module("using_rare").value() == 7
+    assert importlib.import_module("rare_of_ours").value == 7
+
+
+def test_a_module_that_uses_the_rare_one_at_once_gets_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "needed_of_ours.py").write_text("value = 7\n")
+    (tmp_path / "using_needed.py").write_text("import needed_of_ours\nvalue = needed_of_ours.value\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    import_without("needed_of_ours", "using_needed")
+    assert importlib.import_module("using_needed").value == 7
+
+
+def test_a_log_that_is_opened_for_changes_has_imported_what_changes_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    names = {*late.__all__} - {"import_now"}
+    for name in names:
+        monkeypatch.setattr(late, name, Later(getattr(late, name).__name__))
+    late.import_now()
+    assert {name for name in names if isinstance(getattr(late, name), Later)} == set()

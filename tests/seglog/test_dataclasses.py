@@ -107,6 +107,7 @@ CALLS: list[Callable[[Any], Any]] = [
     lambda kind: repr(copy.deepcopy(kind(seq=1, name="a"))),
     lambda kind: [(one.name, one.init, one.repr, one.compare, one.kw_only) for one in dataclasses.fields(kind)],
     lambda kind: (kind.__match_args__, kind.__slots__, kind.__doc__ if "own" in (kind.__doc__ or "") else None),
+    lambda kind: ([one.type for one in dataclasses.fields(kind)], vars(kind).get("__annotations__", {})),
     lambda kind: str(inspect.signature(kind)),
     lambda kind: kind(seq=1).items is kind(seq=1).items,
 ]

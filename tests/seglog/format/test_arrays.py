@@ -31,7 +31,7 @@ def test_a_log_is_opened_with_numpy_only_if_it_may_change(tmp_path: Path, *, rea
 
 def test_a_name_is_that_of_the_module_each_time() -> None:
     later = Later("seglog.format.dtypes")
-    assert vars(later).keys() == {"_module"}
+    assert vars(later).keys() == {"_module", "_rare"}
     assert later.ENTRIES is ENTRIES
     assert later.ENTRIES is vars(later)["ENTRIES"]
     assert not hasattr(type(later), "__getattr__")
