@@ -37,6 +37,7 @@ if TYPE_CHECKING:
         Corrupt,
         DaemonError,
         DaemonGone,
+        DeleteNotUndone,
         DirectoryInUse,
         DirectoryNotReadable,
         DirectoryNotWritable,
@@ -115,6 +116,7 @@ if TYPE_CHECKING:
     from seglog.values.damage import Checked, Damage, Report
     from seglog.values.deletes import DeleteOp, TruncateOp
     from seglog.values.elsewhere import Elsewhere
+    from seglog.values.last_deletes import Undeleted
     from seglog.values.producer import Appended, Producer, ProducerBatch
     from seglog.values.protocols import (
         AnyArchive,
@@ -172,6 +174,7 @@ __all__ = [
     "DaemonGone",
     "Damage",
     "DeleteArguments",
+    "DeleteNotUndone",
     "DeleteOp",
     "DirectoryInUse",
     "DirectoryNotReadable",
@@ -248,6 +251,7 @@ __all__ = [
     "TruncateOp",
     "Truncated",
     "Unavailable",
+    "Undeleted",
     "UnnamableBranch",
     "UpgradeNeeded",
     "ViewOutdated",
@@ -300,6 +304,7 @@ _HOMES = {
     "Report": "seglog.values.damage",
     "DeleteOp": "seglog.values.deletes",
     "Elsewhere": "seglog.values.elsewhere",
+    "Undeleted": "seglog.values.last_deletes",
     "Appended": "seglog.values.producer",
     "Producer": "seglog.values.producer",
     "ProducerBatch": "seglog.values.producer",

@@ -16,6 +16,7 @@
     │   ├── DirectoryInUse
     │   ├── TopicExists
     │   ├── ConcurrentModification  the topic was changed since the caller looked
+    │   ├── DeleteNotUndone      no undo of that delete: its records are gone, or others took them as well
     │   ├── HeadMoved            an append with `if_head`: another one came first
     │   ├── ProducerFenced       the producer has appended in a higher epoch
     │   ├── ProducerGap          the batch of a producer skips a number
@@ -694,6 +695,15 @@ class HistoryKept(Misuse):
     topic: str
     message = "topic {topic} keeps its history, so the log does not delete it"
     hint = "delete its records instead. If the topic has no archive, configure it without keep_history"
+
+
+class DeleteNotUndone(Conflict):
+    """A delete of the topic cannot be undone here."""
+
+    topic: str
+    reason: str
+    hint: str | None = None
+    message = "{topic}: {reason}; nothing was changed"
 
 
 class NotTruncatable(Misuse):

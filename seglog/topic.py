@@ -15,6 +15,7 @@ from seglog.reading.read import continue_records
 from seglog.reading.times import expired_seq, known_floors
 from seglog.values.config import TopicConfig
 from seglog.values.deletes import DeleteWhere, where_of
+from seglog.values.last_deletes import Undeleted
 from seglog.values.producer import Appended
 from seglog.values.protocols import (
     AppendArguments,
@@ -374,8 +375,28 @@ class Topic:
         truncation has ended the epoch.
         """
         where = where_of(conditions, self.epoch, self.seq_at, lambda first, last: self.read(first, last, gaps=True))
-        self.inner.delete(where)
-        return Removed(None, None)
+        return Removed(None, None, number=self.inner.delete(where).op or None)
+
+    @checked
+    def undo(self, delete: int | None = None, *, partial: bool = False, preview: bool = False) -> Undeleted:
+        """Take back a delete that the log has made; without a number, the newest one that is not undone.
+
+            orders.undo(orders.delete(tag="eu").number)
+
+        The records have their seqs and times again. One that another delete took as well stays deleted until that one
+        is undone, too. With `preview`, nothing changes. The log knows the last 16 deletes of a topic, while their
+        segments are there: a reclaim takes the bytes of deleted records, and a checkpoint drops segments in front that
+        have no live one.
+
+        Raise `NoSuchTopic` and `UpgradeNeeded`. Raise `DeleteNotUndone` if some of the records are gone, unless
+        `partial` is given and others come back. Raise it for an eviction, and for a topic with `keep_history`, whose
+        archive undoes deletes.
+        """
+        from seglog.writing.undo import preview_undo, undo_delete  # imported late, because most programs need none
+
+        if preview:
+            return preview_undo(self._engine, self.name, delete)
+        return undo_delete(self._engine, self.name, delete, partial=partial)
 
     @checked
     def evict(self, before: int) -> Removed:
@@ -383,8 +404,7 @@ class Topic:
 
         In all else this works as `delete`: `delete_ops` lists it. Raise `NoSuchTopic`.
         """
-        self.inner.delete(DeleteWhere(before), evicts=True)
-        return Removed(None, None)
+        return Removed(None, None, number=self.inner.delete(DeleteWhere(before), evicts=True).op or None)
 
     def seal(self) -> None:
         """Seal the segments with the current records. Later appends begin a new segment. Raise `NoSuchTopic`."""

@@ -27,7 +27,10 @@ def hint_of(path: str, values: Mapping[str, Any]) -> str:
     """Return the next step after a command without a line of its own, or "" if it changes nothing."""
     from offload.operations.command import COMMANDS
 
-    if path == "undo" and values.get("change") is None:
+    if path == "undo" and values.get("commit") is None and not (values.get("change") or "").isdecimal():
+        topic = values.get("change")
+        if topic is not None:
+            return f"another one may take back one more delete: `seglog undo {topic} --dry-run` shows which"
         return "another `seglog undo` may take back one more change: `seglog oplog` shows the newest ones"
     if path in _OTHERS or (path in COMMANDS and not COMMANDS[path].reads(values) and not values.get("follow")):
         return "it may be done in part: the same command completes it, or says that it is done"

@@ -118,8 +118,8 @@ COMMANDS = {
         '\n'
         'Try it with `read`, then say `delete`: seglog read orders --since 14:02 --until 14:20 --tag "web*".\n'
         'All of the records go, or none after a crash. With a remote, the delete becomes a commit: at once, or with the next\n'
-        'offload if older records wait for it. After that commit, `seglog undo TOPIC lsn:N` brings the records back. Without\n'
-        'a remote there is no way back.',
+        'offload if older records wait for it. `seglog undo` brings the records back: a commit as `lsn:N`, and a delete\n'
+        'without one as `delete:N`. Without a remote this works as long as the segments of the records are there.',
         (
             ListedParameter('topic', 'str', 'TOPIC or TOPIC@BRANCH.', (), is_required=True, is_topic=True, metavar='TOPIC', names='topic'),
             ListedParameter('start', 'int', 'The first seq to delete.', ('--from',), least=1),
@@ -614,17 +614,18 @@ COMMANDS = {
     'undo': ListedCommand(
         'undo',
         'Undo a removal of records, or a change of names. It is the last change of a branch or tag, the change with that\n'
-        'number, or one commit that took records away.\n'
+        'number, or one delete, eviction or truncation.\n'
         '\n'
         'Each `undo` without a number goes one step further back, and no record changes. It takes no branch away that alone\n'
         'shows records: `seglog branch delete` shows them, and deletes it. `undo TOPIC lsn:N` brings back the records that a\n'
         'delete, an eviction or a truncation took. They have their seqs and times again, and all else stays. The command\n'
         'first offloads the topic. The directory that writes it writes on; a truncation costs it the hot copies. From another\n'
-        'directory, the writer is stopped, and keeps what it did not offload: `seglog reset TOPIC --as NAME` there.\n'
-        'Example: seglog undo orders lsn:7',
+        'directory, the writer is stopped, and keeps what it did not offload: `seglog reset TOPIC --as NAME` there. `undo\n'
+        'TOPIC` brings back what the newest delete took that no commit has, and `undo TOPIC delete:N` what that one took.\n'
+        'Without a remote this works as long as the segments are there. Example: seglog undo orders lsn:7',
         (
             ListedParameter('change', 'str', 'The number of a change in `oplog`, or a topic.', (), is_topic=True, names='topic'),
-            ListedParameter('commit', 'str', 'With a topic: the delete, eviction or truncation to undo, as lsn:N or lsn:N@VOLUME.', (), names='target'),
+            ListedParameter('commit', 'str', 'With a topic: the delete, eviction or truncation to undo, as lsn:N or lsn:N@VOLUME. Or delete:N for one without a commit; the newest of these is the default.', (), names='target'),
             ListedParameter('partial', 'bool', 'Bring back what is left, if some of the records are gone.', ('--partial',), default=False),
             ListedParameter('message', 'str', 'Why. The commit or the oplog keeps it.', ('-m', '--message'), default=''),
             ListedParameter('dry_run', 'bool', 'Show what would come back, and change nothing.', ('--dry-run',), default=False),

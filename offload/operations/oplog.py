@@ -20,8 +20,10 @@ if TYPE_CHECKING:
     from catalog import Vid
     from catalog.refs.oplog import NumberedEntry
     from offload.archive import Archive
+    from offload.services.undoing import Undone
 
 _LSN = pattern(r"lsn:([0-9]+)(?:@(.+))?", re.ASCII)
+_DELETE = pattern(r"delete:([0-9]+)", re.ASCII)
 _DIGITS = 19
 
 
@@ -65,6 +67,25 @@ class CommitUndone:
     is_replica: bool
 
 
+@dataclass(frozen=True, slots=True)
+class DeleteUndone:
+    """The delete number `undone` of a topic, which no commit has. `is_preview` says that it is not undone yet.
+
+    The other fields are those of `CommitUndone`. `gone` also counts records of which the log cannot tell whether an
+    earlier delete took them.
+    """
+
+    topic: str
+    target: str
+    undone: int
+    is_preview: bool
+    records: int
+    first_seq: int | None
+    last_seq: int | None
+    gone: int
+    stay_away: int
+
+
 def oplog(
     archive: Archive, limit: Annotated[int, About("At most so many.", "-n --limit", least=1)] = 50
 ) -> Iterator[Operation]:
@@ -81,7 +102,8 @@ def undo(
     commit: Annotated[
         str | None,
         About(
-            "With a topic: the delete, eviction or truncation to undo, as lsn:N or lsn:N@VOLUME.",
+            "With a topic: the delete, eviction or truncation to undo, as lsn:N or lsn:N@VOLUME. Or delete:N for one"
+            " without a commit; the newest of these is the default.",
             is_argument=True,
             names="target",
         ),
@@ -89,38 +111,70 @@ def undo(
     partial: Annotated[bool, About("Bring back what is left, if some of the records are gone.")] = False,
     message: Reason = "",
     dry_run: Annotated[bool, About("Show what would come back, and change nothing.")] = False,
-) -> Operation | CommitUndone:
+) -> Operation | CommitUndone | DeleteUndone:
     """Undo a removal of records, or a change of names. It is the last change of a branch or tag, the change with that
-    number, or one commit that took records away.
+    number, or one delete, eviction or truncation.
 
     Each `undo` without a number goes one step further back, and no record changes. It takes no branch away that alone
     shows records: `seglog branch delete` shows them, and deletes it. `undo TOPIC lsn:N` brings back the records that a
     delete, an eviction or a truncation took. They have their seqs and times again, and all else stays. The command
     first offloads the topic. The directory that writes it writes on; a truncation costs it the hot copies. From another
-    directory, the writer is stopped, and keeps what it did not offload: `seglog reset TOPIC --as NAME` there.
-    Example: seglog undo orders lsn:7
+    directory, the writer is stopped, and keeps what it did not offload: `seglog reset TOPIC --as NAME` there. `undo
+    TOPIC` brings back what the newest delete took that no commit has, and `undo TOPIC delete:N` what that one took.
+    Without a remote this works as long as the segments are there. Example: seglog undo orders lsn:7
     """
     if change is not None and not (change.isdecimal() and commit is None):
+        waiting = _DELETE.fullmatch(commit or "")
+        if commit is None or waiting is not None:
+            number = None if waiting is None else _number(waiting[1])
+            return _undo_delete(directory, change, number, partial=partial, message=message, dry_run=dry_run)
         return _undo_commit(directory, change, commit, partial=partial, message=message, dry_run=dry_run)
     if partial or message or dry_run:
-        raise InvalidParameters("--partial, --message and --dry-run go with a topic and lsn:N")
+        raise InvalidParameters("--partial, --message and --dry-run go with a topic")
     number = None if change is None else _number(change)
+    if number is None and directory.maybe_archive is None:
+        raise InvalidParameters("without a remote no name has changed: `seglog undo TOPIC` takes back a delete")
     with directory.counting("undo"):
         if number is None:
             operation = _last_operation(directory.archive)
-            _check_newest(directory.archive, operation)
+            _check_newest(directory, operation)
             number = operation.number
         return _operation(directory.archive.history.undo(number))
 
 
+def _undo_delete(
+    directory: Directory, topic: str, number: int | None, *, partial: bool, message: str, dry_run: bool
+) -> CommitUndone | DeleteUndone:
+    archive, log = directory.maybe_archive, directory.log
+    with directory.counting(f"undo {topic}"):
+        if archive is not None and (not log.has_topic(topic) or log.topic(topic).config.keep_history):
+            if not dry_run:
+                return _commit_undone(
+                    topic, archive.history.undo_delete(topic, number, partial=partial, message=message)
+                )
+            seen = archive.history.preview_undo_delete(topic, number)
+        else:
+            seen = log.get_topic(topic).undo(number, partial=partial, preview=dry_run)
+    return DeleteUndone(
+        topic=topic,
+        target=f"delete:{seen.delete}",
+        undone=seen.delete,
+        is_preview=dry_run,
+        records=len(seen.back),
+        first_seq=seen.back.first or None,
+        last_seq=seen.back.end - 1 if seen.back else None,
+        gone=len(seen.gone),
+        stay_away=len(seen.stay),
+    )
+
+
 def _undo_commit(
-    directory: Directory, topic: str, commit: str | None, *, partial: bool, message: str, dry_run: bool
+    directory: Directory, topic: str, commit: str, *, partial: bool, message: str, dry_run: bool
 ) -> CommitUndone:
-    lsn = _LSN.fullmatch(commit or "")
+    lsn = _LSN.fullmatch(commit)
     if lsn is None:
-        remark = f"{commit!r} is no commit: " if commit else ""
         raise InvalidParameters(
-            f"{remark}say `seglog undo {topic} lsn:N`; `seglog log {topic} --kind delete,evict,truncate` lists them"
+            f"{commit!r} is neither lsn:N nor delete:N: `seglog log {topic} --kind delete,evict,truncate` lists commits"
         )
     number, vid = _number(lsn[1]), _volume(lsn[2])
     history = directory.archive.history
@@ -130,10 +184,14 @@ def _undo_commit(
             if dry_run
             else history.undo_removal(topic, number, vid, partial=partial, message=message)
         )
+    return _commit_undone(topic, undone)
+
+
+def _commit_undone(topic: str, undone: Undone) -> CommitUndone:
     return CommitUndone(
         topic=topic,
-        target=f"lsn:{number}@{undone.undone.vid}",
-        undone=number,
+        target=f"lsn:{undone.undone.lsn}@{undone.undone.vid}",
+        undone=undone.undone.lsn,
         undone_kind=undone.kind,
         lsn=undone.lsn,
         records=undone.records,
@@ -172,22 +230,28 @@ def _last_operation(archive: Archive) -> NumberedEntry:
     try:
         return archive.history.last_operation()
     except NotUndone as nothing:
-        nothing.hint = "`seglog undo TOPIC lsn:N` takes back a delete, an eviction or a truncation"
+        nothing.hint = "`seglog undo TOPIC` takes back a delete, and `seglog undo TOPIC lsn:N` one that has its commit"
         raise
 
 
-def _check_newest(archive: Archive, newest: NumberedEntry) -> None:
+def _check_newest(directory: Directory, newest: NumberedEntry) -> None:
     """Raise `NotUndone` if records were taken from the topic after the operation. The operator may mean that."""
     from catalog.errors import Missing, NotUndone
     from catalog.format.control import full_name
     from catalog.format.keys import named_by
 
+    archive, log = directory.archive, directory.log
     for subject in sorted({change.subject for change in newest.entry.changes}):
         names = named_by(subject)
         if names is None:
             continue
         topic, branch = names
         for name in (topic, full_name(topic, branch)) if subject.startswith("refs/") else (topic,):
+            way_back = f"`seglog undo {newest.number}` takes back the {newest.entry.operation} before it"
+            waiting = log.topic(name).inner.delete_ops() if log.has_topic(name) else ()
+            if waiting and waiting[-1].ts_ms > newest.entry.at_ms:
+                reason = f"the newest change of {name} is delete {waiting[-1].op}, which no commit has yet"
+                raise NotUndone(newest.number, reason, f"`seglog undo {name}` takes that back, {way_back}")
             with suppress(Missing):
                 past = archive.history.newest_removal(name)
                 if past is not None and past.commit.created_at_ms > newest.entry.at_ms:
@@ -196,8 +260,7 @@ def _check_newest(archive: Archive, newest: NumberedEntry) -> None:
                     raise NotUndone(
                         newest.number,
                         f"the newest change of {name} is a commit of kind {change}",
-                        f"`seglog undo {name} {target}` takes that back, `seglog undo {newest.number}` takes back the"
-                        f" {newest.entry.operation} before it",
+                        f"`seglog undo {name} {target}` takes that back, {way_back}",
                     )
 
 
@@ -224,9 +287,11 @@ def operation_text(entry: Operation) -> str:
     ).rstrip()
 
 
-def undone_text(done: Operation | CommitUndone) -> str:
+def undone_text(done: Operation | CommitUndone | DeleteUndone) -> str:
     if isinstance(done, Operation):
         return f"undone: {operation_text(done)}"
+    if isinstance(done, DeleteUndone):
+        return _delete_text(done)
     subject = f"lsn {done.undone} of {done.topic}, of kind {done.undone_kind}"
     seqs = f", seq {done.first_seq} to {done.last_seq}" if done.records else ""
     if done.is_earlier:
@@ -245,6 +310,21 @@ def undone_text(done: Operation | CommitUndone) -> str:
     if done.stay_away:
         by = ", ".join(f"lsn {lsn}" for lsn in done.taken_by)
         texts.append(f"  {counted(done.stay_away)} stay away: {by} took them as well")
+    return "\n".join(texts)
+
+
+def _delete_text(done: DeleteUndone) -> str:
+    subject = f"delete {done.undone} of {done.topic}"
+    seqs = f", seq {done.first_seq} to {done.last_seq}" if done.records else ""
+    if done.is_preview:
+        texts = [f"undo of {subject}, would bring back {counted(done.records)}{seqs}"]
+        texts.append(f"  do it: `seglog undo {done.topic} {done.target}`")
+    else:
+        texts = [f"undone: {subject}: {counted(done.records)} are back{seqs}"]
+    if done.gone:
+        texts.append(f"  {counted(done.gone)} are gone for good")
+    if done.stay_away:
+        texts.append(f"  {counted(done.stay_away)} stay away: other deletes took them as well")
     return "\n".join(texts)
 
 

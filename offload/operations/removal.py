@@ -36,7 +36,7 @@ from seglog.values.deletes import DeleteWhere
 from seglog.values.seq_set import SeqSet
 
 if TYPE_CHECKING:
-    from offload.archive import Archive, Removed
+    from offload.archive import Removed
 
 _RANGES_TOLD = 100
 _PREVIEW = pattern(r"([0-9]{1,18})-([0-9]{1,18})-[0-9a-f]{16}", re.ASCII)
@@ -46,12 +46,13 @@ _PREVIEW = pattern(r"([0-9]{1,18})-([0-9]{1,18})-[0-9a-f]{16}", re.ASCII)
 class RecordsDeleted:
     """`deleted` is None if the number is unknown. `waits_for` says why the commit in the remote comes later.
 
-    `undo` is the way back, up to the time `until`. Both are None without a commit.
+    `undo` is the way back. A commit has one up to the time `until`. `number` names a delete that has no commit.
     """
 
     topic: str
     deleted: int | None
     lsn: int | None
+    number: int | None = field(metadata=OPTIONAL)
     undo: str | None = field(metadata=OPTIONAL)
     until: Moment | None = field(metadata=OPTIONAL)
     waits_for: str | None = field(metadata=HIDDEN)
@@ -65,6 +66,7 @@ class RecordsEvicted:
     evicted: int | None
     earliest_seq: int
     lsn: int | None
+    number: int | None = field(metadata=OPTIONAL)
     undo: str | None = field(metadata=OPTIONAL)
     until: Moment | None = field(metadata=OPTIONAL)
     waits_for: str | None = field(metadata=HIDDEN)
@@ -109,8 +111,8 @@ def delete(
 
     Try it with `read`, then say `delete`: seglog read orders --since 14:02 --until 14:20 --tag "web*".
     All of the records go, or none after a crash. With a remote, the delete becomes a commit: at once, or with the next
-    offload if older records wait for it. After that commit, `seglog undo TOPIC lsn:N` brings the records back. Without
-    a remote there is no way back.
+    offload if older records wait for it. `seglog undo` brings the records back: a commit as `lsn:N`, and a delete
+    without one as `delete:N`. Without a remote this works as long as the segments of the records are there.
     """
     from offload.services.writer import take_here
 
@@ -130,7 +132,7 @@ def delete(
     if preview is not None and _would_delete(directory, topic, where).preview != preview:
         raise ConcurrentModification(topic)
     if where is None:
-        return RecordsDeleted(topic, 0, None, None, None, None)
+        return RecordsDeleted(topic, 0, None, None, None, None, None)
     if archive is None:
         handle = directory.log.get_topic(topic)
         done = take_here(handle, where, lambda: handle.inner.delete(where))
@@ -145,7 +147,8 @@ def delete(
             epoch=epoch,
             message=message,
         )
-    return RecordsDeleted(topic, done.records, done.lsn, *_way_back(archive, topic, done.lsn), _waits(done, message))
+    way_back = _way_back(directory, topic, done, is_eviction=False)
+    return RecordsDeleted(topic, done.records, done.lsn, *way_back, _waits(done, message))
 
 
 def _where(
@@ -252,10 +255,10 @@ def evict(
     handle = directory.log.get_topic(topic if archive is None else archive.open_for_append(topic).name)
     bound = before if before is not None else handle.seq_at(max(0, int(time.time() * 1000) - age_ms))
     if archive is None:
-        done = take_here(handle, DeleteWhere(bound), lambda: handle.evict(bound))
+        done = take_here(handle, DeleteWhere(bound), lambda: handle.inner.delete(DeleteWhere(bound), evicts=True))
     else:
         done = archive.evict(topic, bound, message=message)
-    way_back = _way_back(archive, topic, done.lsn)
+    way_back = _way_back(directory, topic, done, is_eviction=True)
     return RecordsEvicted(topic, done.records, handle.earliest_seq, done.lsn, *way_back, _waits(done, message))
 
 
@@ -287,9 +290,9 @@ def truncate(
     else:
         done = archive.truncate(topic, start, message=message)
     handle = directory.log.topic(topic)
-    way_back = _way_back(archive, topic, done.lsn)
+    way_back = _way_back(directory, topic, done, is_eviction=False)
     return RecordsRemoved(
-        topic, done.records or 0, handle.head_seq, handle.epoch, done.lsn, *way_back, _waits(done, message)
+        topic, done.records or 0, handle.head_seq, handle.epoch, done.lsn, *way_back[1:], _waits(done, message)
     )
 
 
@@ -324,12 +327,19 @@ def _check_floor(directory: Directory, topic: str, seq: int) -> None:
         raise NotTruncatable(topic, seq, floor)
 
 
-def _way_back(archive: Archive | None, topic: str, lsn: int | None) -> tuple[str | None, Moment | None]:
-    """Return the command that takes the commit back, and until when it works."""
-    if archive is None or lsn is None:
-        return None, None
-    until = int(time.time() * 1000) + archive.history.window_ms(topic)
-    return f"seglog undo {topic} lsn:{lsn}", Moment(until)
+def _way_back(
+    directory: Directory, topic: str, done: Removed, *, is_eviction: bool
+) -> tuple[int | None, str | None, Moment | None]:
+    """Return the number of a delete without a commit, the command that takes the removal back, and until when."""
+    archive = directory.maybe_archive
+    if archive is not None and done.lsn is not None:
+        until = int(time.time() * 1000) + archive.history.window_ms(topic)
+        return None, f"seglog undo {topic} lsn:{done.lsn}", Moment(until)
+    is_listed = archive is not None and directory.log.topic(topic).config.keep_history
+    has_undo = is_listed or (directory.log.form > 1 and not is_eviction)
+    if not done.number or done.records == 0 or not has_undo:
+        return None, None, None
+    return done.number, f"seglog undo {topic} delete:{done.number}", None
 
 
 def _waits(done: Removed, message: str) -> str | None:
@@ -370,7 +380,8 @@ def _commit(lsn: int | None) -> str:
 
 
 def _undo(done: RecordsDeleted | RecordsEvicted | RecordsRemoved) -> str:
-    return f"\n  undo: `{done.undo}`, until {done.until}" if done.undo else ""
+    until = f", until {done.until}" if done.until else ""
+    return f"\n  undo: `{done.undo}`{until}" if done.undo else ""
 
 
 _print_deleted = taking_lines(deleted_text, waiting_note("deleted"))

@@ -17,7 +17,7 @@ from offload.services.diff import Difference, State, diff_of, differing_records
 from offload.services.erasures import window_ms_here
 from offload.services.parts import ArchiveParts
 from offload.services.states import range_to_read
-from seglog import Record
+from seglog import Record, Undeleted
 from seglog.base.arguments import checked
 from seglog.base.ownership import Owned
 
@@ -29,7 +29,7 @@ _ROUNDS = 5
 
 
 class HistoryService(Owned):
-    """The calls about the past of topics and branches. Only `undo` and `undo_removal` change anything."""
+    """The calls about the past of topics and branches. Only those that begin with `undo` change anything."""
 
     def __init__(self, parts: ArchiveParts) -> None:
         context = parts.context
@@ -218,6 +218,31 @@ class HistoryService(Owned):
         from offload.services.undoing import Undoing
 
         return Undoing(self._parts).run(name, lsn, vid, partial=partial, message=message)
+
+    @checked
+    def preview_undo_delete(self, name: str, number: int | None = None) -> Undeleted:
+        """Return the records that `undo_delete` would bring back. Raises `DeleteNotUndone`."""
+        from offload.services.waiting_deletes import WaitingDeletes
+
+        return WaitingDeletes(self._parts).preview(name, number)
+
+    @checked
+    def undo_delete(self, name: str, number: int | None = None, *, partial: bool = False, message: str = "") -> Undone:
+        """Undo a delete or an eviction of this directory that no commit has yet; without a number, the newest one.
+
+            removed = archive.delete("orders", tag="eu")
+            if removed.lsn is None:
+                archive.history.undo_delete("orders", removed.number)
+
+        The call offloads the topic, so that the delete is a commit, and undoes that commit (`undo_removal`). So the
+        remote has both, and a record that another delete took as well stays deleted.
+
+        Raises `DeleteNotUndone` if no such delete waits for its commit, and what `undo_removal` raises. After an error,
+        the caller repeats the call: it undoes the delete, or names the commit to undo.
+        """
+        from offload.services.waiting_deletes import WaitingDeletes
+
+        return WaitingDeletes(self._parts).run(name, number, partial=partial, message=message)
 
     @checked
     def undo(self, number: int | None = None) -> NumberedEntry:

@@ -22,11 +22,10 @@ from seglog.values.deletes import DeleteWhere
 _ROUNDS = 20
 
 
-def take_here(topic: Topic, where: DeleteWhere, act: Callable[[], object]) -> Removed:
+def take_here(topic: Topic, where: DeleteWhere, act: Callable[[], DeleteOp]) -> Removed:
     """Count the records of this disk that a delete takes, and run the delete, which is `act`."""
     records = count_hot(topic, where)
-    act()
-    return Removed(records, None)
+    return Removed(records, None, number=act().op or None)
 
 
 def truncate_here(topic: Topic, seq: int) -> Removed:
@@ -114,11 +113,12 @@ class Writer:
         try:
             op = act(topic)
             if not is_free:
-                return Removed(None, None, waits_for="the offload that is running")
+                return Removed(None, None, "the offload that is running", op.op)
             try:
-                return self._publish_delete(name, op, earlier, offloaded_seq, hot_count, message)
+                done = self._publish_delete(name, op, earlier, offloaded_seq, hot_count, message)
+                return replace(done, number=op.op if done.lsn is None else None)
             except (CatalogError, OffloadError) as error:
-                return Removed(None, None, waits_for=str(error))
+                return Removed(None, None, str(error), op.op)
         finally:
             if is_free:
                 lock.release()

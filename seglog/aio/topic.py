@@ -19,6 +19,7 @@ from seglog.maintenance.plan import Retention
 from seglog.reading.follow import Follower, Patience
 from seglog.topic import Topic, append_options
 from seglog.values.arrow import check_arrow
+from seglog.values.last_deletes import Undeleted
 from seglog.values.producer import Appended
 from seglog.values.protocols import (
     AppendArguments,
@@ -264,6 +265,9 @@ class AsyncTopic:
     @checked
     async def delete(self, **conditions: Unpack[DeleteArguments]) -> Removed:
         return await self._in_thread(self.sync.delete, **conditions)
+
+    async def undo(self, delete: int | None = None, *, partial: bool = False, preview: bool = False) -> Undeleted:
+        return await self._in_thread(self.sync.undo, delete, partial=partial, preview=preview)
 
     async def evict(self, before: int) -> Removed:
         return await self._in_thread(self.sync.evict, before)

@@ -143,7 +143,7 @@ def _asking(
 
 
 def _removed(count: str) -> Callable[[list[dict[str, Any]]], Removed]:
-    return lambda lines: Removed(lines[0][count], lines[0]["lsn"], lines[0]["waits_for"])
+    return lambda lines: Removed(lines[0][count], lines[0]["lsn"], lines[0]["waits_for"], lines[0].get("number"))
 
 
 def _seqs(where: DeleteWhere) -> dict[str, Any]:

@@ -318,6 +318,10 @@ def apply_evict(state: TopicState, floors: Floors) -> None:
 
 
 def apply_delete(state: TopicState, op: DeleteOp) -> None:
+    if state.config.keep_history:
+        state.last_deletes, state.new_deletes = state.last_deletes.forgotten(op.below), []
+    elif not state.new_deletes or state.new_deletes[-1][0].op < op.op:  # else an interrupted call has added it
+        state.new_deletes.append((op, max(state.hot_floor, state.floors.evict_floor)))
     _reach(state, op)
     state.ops.add(op)
     state.pending.add(op)
@@ -329,7 +333,12 @@ def apply_delete(state: TopicState, op: DeleteOp) -> None:
 def apply_undelete(state: TopicState, op: UndeleteOp) -> None:
     """Show the records again, except those that a listed delete reaches (UNDELETE-2)."""
     state.touch()
+    # Behind the records that are back, others may be dead that were below the floor so far.
+    state.selective_below = max(state.selective_below, state.floors.earliest_seq)
     state.undeleted = op.seqs if state.undeleted is None else state.undeleted | op.seqs
+    if op.of is not None:
+        state.last_deletes, state.new_deletes = state.known_deletes.without(op.of), []
+        state.ops = DeleteList(listed for listed in state.ops if listed.op != op.of)
     state.pending = DeleteList(state.ops)
     state.floors = op.floors(state.floors, state.ops)
     state.flagged_below = min(state.flagged_below, op.seqs.first)
@@ -348,6 +357,7 @@ def apply_truncate(state: TopicState, seq: int, ts_ms: int, epoch: int, remainde
     state.ops = state.ops.ended_below(seq)
     state.pending = state.pending.ended_below(seq)
     state.warm_ops = state.warm_ops.ended_below(seq)
+    state.last_deletes, state.new_deletes = state.known_deletes.cut(seq), []
     state.flagged_below = min(state.flagged_below, seq)
     state.floors = state.floors.cut(seq)
     state.selective_below = min(state.selective_below, seq)

@@ -19,7 +19,8 @@ from seglog.format.arrays import NDArray, np
 from seglog.segments.segment import SegmentInfo, Sizes
 from seglog.values.append_key import KeyedAppend, Repeatable, Unit
 from seglog.values.config import TopicConfig
-from seglog.values.deletes import DeleteList, Floors, TruncateOp
+from seglog.values.deletes import DeleteList, DeleteOp, Floors, TruncateOp
+from seglog.values.last_deletes import LastDeletes
 from seglog.values.producer import AppendedBatch
 from seglog.values.record import Gap
 from seglog.values.seq_set import SeqSet
@@ -50,6 +51,10 @@ class TopicState:
     undeleted: SeqSet | None = None
     #: The selective deletes that may reach relocated segments, whose flags do not change.
     warm_ops: DeleteList = field(default_factory=DeleteList)
+    #: What the log needs to take a delete back. A checkpoint adds the new deletes, each with the first seq that was on
+    #: this disk before it.
+    last_deletes: LastDeletes = field(default_factory=LastDeletes)
+    new_deletes: list[tuple[DeleteOp, int]] = field(default_factory=list[tuple["DeleteOp", int]])
     #: One more than the number of the last published delete.
     next_op: int = 1
     #: How many changes of `config` were published since the log was opened.
@@ -109,6 +114,10 @@ class TopicState:
     def __post_init__(self) -> None:
         self.head_seq = self.logged_seq = self.kept_head = self.tail.first_seq + len(self.tail) - 1
         self.reset_assigned()
+
+    @property
+    def known_deletes(self) -> LastDeletes:
+        return self.last_deletes.added(tuple(self.new_deletes))
 
     @property
     def sealed_seq(self) -> int:
@@ -343,6 +352,7 @@ class TopicState:
             sealed=self.sealed,
             warm_ops=tuple(self.warm_ops),
             truncate_ops=self.truncate_ops,
+            last_deletes=None if self.config.keep_history or self.next_op == 1 else self.last_deletes,
             producers=() if self.producers is None else self.producers.all(),
             keys=() if self.keys is None else self.keys.all(),
         )

@@ -8,7 +8,8 @@
     DELETE_SEQS      at_seq        the same, with "seqs" (seglog.values.seq_set): the distances of the bounds of ranges
     HEAD_WATERMARK   head          none: no data at all
     EVICT_WATERMARK  earliest_seq  {"evict_floor", "evict_from"}   the floors from here on
-    UNDELETE         first back    {"evict_floor", "op", "seqs"}   the records that are there again; the floor, or null
+    UNDELETE         first back    {"evict_floor", "op", "seqs"}   the records that are there again; the floor, or null.
+                                                                   "of" is the number of a delete that no commit has
     TRUNCATE         first gone    {"epoch"}                       the topic's epoch from here on
     BATCH, KEY       first seq     binary: seglog.format.batch_frame
 
@@ -72,6 +73,8 @@ def encode_evict(topic_id: int, ts_ms: int, floors: Floors) -> bytes:
 
 def encode_undelete(topic_id: int, op: UndeleteOp) -> bytes:
     body = {"evict_floor": op.evict_floor, "op": op.op, "seqs": op.seqs.to_json()}
+    if op.of is not None:
+        body["of"] = op.of
     return _encode(FrameType.UNDELETE, topic_id, op.seqs.first, op.ts_ms, body)
 
 
@@ -120,7 +123,8 @@ def read_undelete(header: Header, data: bytes) -> UndeleteOp:
         seqs = SeqSet.from_json(wholes(body["seqs"]))
         if not seqs or seqs.first != header.seq:
             raise InvalidFrame(0, "the first record that is there again, and the seq of the frame, do not fit")
-        return UndeleteOp(whole(body["op"], 1), header.ts_ms, seqs, whole_or_none(body["evict_floor"]))
+        of = whole(body["of"], 1) if "of" in body else None
+        return UndeleteOp(whole(body["op"], 1), header.ts_ms, seqs, whole_or_none(body["evict_floor"]), of)
 
 
 def read_epoch(data: bytes) -> int:

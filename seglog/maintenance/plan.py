@@ -89,6 +89,7 @@ class Draft:
     released: list[SegmentInfo]
     made_hot: int | None
     warm: tuple[SegmentInfo, ...]
+    new_deletes: tuple[tuple[DeleteOp, int], ...]
     final: TopicMeta | None = None
     warm_ops: DeleteList = field(default_factory=DeleteList)
     deletes: MergedDeletes = NO_DELETES
@@ -110,7 +111,14 @@ class Draft:
         self.warm_ops = DeleteList(warm_ops)
         self.sizes = Sizes(tuple(self.sealed), self.warm)
         active = active_meta(self.active)
-        self.final = replace(self.meta, sealed=self.sizes.segments, active=active, warm_ops=warm_ops)
+        last = self.meta.last_deletes
+        self.final = replace(
+            self.meta,
+            sealed=self.sizes.segments,
+            active=active,
+            warm_ops=warm_ops,
+            last_deletes=None if last is None else last.added(self.new_deletes),
+        )
         return self.final
 
     def merge_deletes(self) -> None:
@@ -284,6 +292,7 @@ def _draft(state: TopicState, request: CheckpointRequest, *, seal: bool) -> Draf
         released=released,
         made_hot=request.made_hot,
         warm=relocated(sealed) if has_moved else state.warm,
+        new_deletes=tuple(state.new_deletes),
     )
 
 

@@ -81,7 +81,7 @@ from seglog.startup.recovery import Recovered, recover
 from seglog.tiers.segment_store import Part, SegmentId
 from seglog.tiers.warm_stores import WarmStores
 from seglog.values.config import LogSettings
-from seglog.values.deletes import MergedDeletes
+from seglog.values.deletes import DeleteOp, MergedDeletes
 from seglog.values.layout import Layout, WalFolder, number_in
 from seglog.wal.manifest import LogManifest, WalPosition, load, new_mark_secret, numbers, store
 from seglog.wal.wal import create_first, create_first_file, first_ordinal, open_wals, point_to
@@ -270,8 +270,11 @@ def engine_of(
 def _expect_flags(engine: Engine) -> None:
     """Tell the segment cache, after recovery, which flags may differ from those that the manifest counts."""
     for state in engine.topics.values():
-        if state.pending:
-            engine.segments.expect_flags(state.topic_id, MergedDeletes(state.pending))
+        back = state.undeleted
+        if state.pending or back is not None:
+            # An undelete takes the delete off the list that may have set flags of its records before a crash.
+            undone = () if back is None else (DeleteOp(0, back.end - 1, 0, seqs=back),)
+            engine.segments.expect_flags(state.topic_id, MergedDeletes((*state.pending, *undone)))
         if state.undeleted is not None:
             engine.segments.show(state.topic_id, state.undeleted)
 

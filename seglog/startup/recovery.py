@@ -58,6 +58,7 @@ from seglog.segments.tags import drop_tags
 from seglog.startup.replay import Replay
 from seglog.values.deletes import DeleteList
 from seglog.values.elsewhere import Elsewhere
+from seglog.values.last_deletes import LastDeletes
 from seglog.values.layout import SEGMENT_PARTS, Layout, WalFolder, number_in
 from seglog.wal.manifest import ActiveMeta, LogManifest, TopicMeta, WalPosition, load
 from seglog.wal.scan import check_begin, check_known, check_not_cut, scan
@@ -230,6 +231,12 @@ def _settle_others(files: Files, layout: Layout, meta: TopicMeta, names: set[str
         drop_tags(files, layout, meta.topic_id, meta.active.first_seq)
 
 
+def _last_deletes(meta: TopicMeta) -> LastDeletes:
+    if meta.last_deletes is not None:
+        return meta.last_deletes
+    return LastDeletes() if meta.next_op == 1 else LastDeletes(unknown_below=meta.head_seq + 1)  # (LAST-3)
+
+
 def _load_topic(files: Files, layout: Layout, meta: TopicMeta) -> TopicState:
     active = None if meta.active is None else _load_active(files, layout, meta.topic_id, meta.active)
     end = meta.sealed_seq if active is None else active.last_seq
@@ -248,6 +255,7 @@ def _load_topic(files: Files, layout: Layout, meta: TopicMeta) -> TopicState:
         ops=DeleteList(meta.ops),
         warm_ops=DeleteList(meta.warm_ops),
         truncate_ops=meta.truncate_ops,
+        last_deletes=_last_deletes(meta),
         next_op=meta.next_op,
         is_published=True,
         floors=meta.floors,

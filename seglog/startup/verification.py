@@ -98,8 +98,16 @@ def _expected(manifest: LogManifest | None, states: dict[int, TopicState]) -> Lo
         gone = len(undeleted[topic.topic_id].within(info.first_seq, info.last_seq))
         return info._replace(dead_records=max(0, info.dead_records - gone))
 
+    def least_active(topic: TopicMeta, active: ActiveMeta) -> ActiveMeta:
+        gone = len(undeleted[topic.topic_id].within(active.first_seq, active.first_seq + active.records - 1))
+        return replace(active, dead_records=max(0, active.dead_records - gone))
+
     topics = (
-        replace(topic, sealed=tuple(least(topic, info) for info in topic.sealed))
+        replace(
+            topic,
+            sealed=tuple(least(topic, info) for info in topic.sealed),
+            active=topic.active and least_active(topic, topic.active),
+        )
         if topic.topic_id in undeleted
         else topic
         for topic in manifest.topics

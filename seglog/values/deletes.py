@@ -239,13 +239,15 @@ def pattern_of(text: str) -> Callable[[bytes], object]:
 class UndeleteOp:
     """Change number `op` of the deletes of a topic, made at `ts_ms`: the records `seqs` are there again.
 
-    A listed delete still reaches them. With `evict_floor`, records from there on are no longer evicted.
+    A listed delete still reaches them. With `evict_floor`, records from there on are no longer evicted. With `of`, the
+    change takes back the delete of that number, which is listed no longer.
     """
 
     op: int
     ts_ms: int
     seqs: SeqSet
     evict_floor: int | None = None
+    of: int | None = None
 
     def floors(self, floors: Floors, listed: Iterable[DeleteOp]) -> Floors:
         """Return the floors after the change."""

@@ -133,11 +133,13 @@ class Removed:
     `lsn` is None if the remote had none of the records that a truncation removed. It is also None while the commit is
     not published yet. Then `waits_for` gives the reason. `records` counts the removed records. It is None if the
     records of a delete in the cold tier could not be counted, and from a `Topic`, which would have to read them.
+    `number` names a delete or an eviction that has no commit, for its undo.
     """
 
     records: int | None
     lsn: int | None
     waits_for: str | None = None
+    number: int | None = None
 
 
 class AnyOffloaded(Protocol):

@@ -76,6 +76,11 @@ class SeqSet:
     def __or__(self, other: SeqSet) -> SeqSet:
         return self.with_ranges([*other.ranges()])
 
+    def __sub__(self, other: SeqSet) -> SeqSet:
+        begins = [1, *(last + 1 for _, last in other.ranges())]
+        ends = [*(first - 1 for first, _ in other.ranges()), WHOLE_MAX]
+        return SeqSet.of(part for gap in zip(begins, ends, strict=True) for part in self.within(*gap).ranges())
+
     @classmethod
     def union(cls, sets: Iterable[SeqSet]) -> SeqSet:
         """Return the union of many sets. If all but one are small, the time is that of a copy of the large one."""

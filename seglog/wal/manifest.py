@@ -55,6 +55,8 @@ MANIFEST-12  `elsewhere` lists the topics that another directory writes, by name
 MANIFEST-13  A directory of form 2 (seglog.base.forms) has format 5, whatever is in it. Only there may a listed delete
     have "seqs" (seglog.values.seq_set). A release that does not know them refuses the directory. It would take such a
     delete for one of all records.
+MANIFEST-14  `last_deletes` has what an undo of a delete needs (seglog.values.last_deletes), in a directory of form 2. A
+    topic with `keep_history`, and one without a delete, have none.
 
 Source: topics engine architecture, section 5.
 """
@@ -86,6 +88,7 @@ from seglog.values.canonical import flag, record, text, whole, wholes
 from seglog.values.config import TopicConfig
 from seglog.values.deletes import DeleteOp, Floors, TruncateOp
 from seglog.values.elsewhere import Elsewhere
+from seglog.values.last_deletes import LastDeletes
 from seglog.values.layout import Layout, number_in
 from seglog.values.names import check_topic_name
 from seglog.values.producer import Batch, Producer, check_id, check_producer
@@ -162,6 +165,7 @@ class TopicMeta:
     sealed: tuple[SegmentInfo, ...] = ()
     warm_ops: tuple[DeleteOp, ...] = ()
     truncate_ops: tuple[TruncateOp, ...] = ()
+    last_deletes: LastDeletes | None = None
     producers: tuple[tuple[str, Producer], ...] = ()
     keys: tuple[tuple[str, Key], ...] = ()
 
@@ -233,7 +237,7 @@ class Encoder:
         """Return the bytes of `manifest` with the topics that `put` received, instead of its own."""
         last = next(reversed(self._topics), 0)
         for topic_id, topic in self._waiting.items():
-            self._topics[topic_id] = _encode_topic(topic, self._topics.get(topic_id))
+            self._topics[topic_id] = _encode_topic(topic, self._topics.get(topic_id), manifest.form)
         if any(topic_id < last for topic_id in self._waiting):
             self._topics = dict(sorted(self._topics.items()))
         self._waiting = {}
@@ -354,14 +358,14 @@ def _pair(values: tuple[int, ...]) -> tuple[int, int]:
     return first, second
 
 
-def _encode_topic(topic: TopicMeta, encoded: _Encoded | None) -> _Encoded:
+def _encode_topic(topic: TopicMeta, encoded: _Encoded | None, form: int) -> _Encoded:
     if encoded is not None and encoded.meta == topic:
         return encoded
     rows, ops = _rows(topic.sealed, encoded), _ops(topic.ops, encoded)
     producers = b',"producers":' + canonical.encode([*map(_producer_row, topic.producers)]) if topic.producers else b""
     # The keys are sorted by name, so `ops`, `producers` and `sealed` come last.
     lists = b',"ops":[' + b",".join(ops) + b"]" + producers + b',"sealed":[' + b",".join(rows) + b"]}"
-    return _Encoded(topic, rows, ops, canonical.encode(_topic_to_json(topic))[:-1] + lists)
+    return _Encoded(topic, rows, ops, canonical.encode(_topic_to_json(topic, form))[:-1] + lists)
 
 
 def _rows(sealed: tuple[SegmentInfo, ...], encoded: _Encoded | None) -> list[bytes]:
@@ -471,7 +475,7 @@ def _check_sealed(flat: list[Any], columns: list[list[Any]], first_seq: int) -> 
         raise ValueError("a value of a sealed segment is out of range") from error
 
 
-def _topic_to_json(topic: TopicMeta) -> dict[str, Any]:
+def _topic_to_json(topic: TopicMeta, form: int) -> dict[str, Any]:
     """Return the topic as JSON, without its listed deletes and its sealed segments."""
     active = topic.active
     return {
@@ -490,6 +494,7 @@ def _topic_to_json(topic: TopicMeta) -> dict[str, Any]:
         "hot_floor": topic.hot_floor,
         "id": topic.topic_id,
         "is_ahead": topic.is_ahead,
+        **({} if topic.last_deletes is None or form < 2 else {"last_deletes": topic.last_deletes.to_json()}),
         "last_ts_ms": topic.last_ts_ms,
         "name": topic.name,
         "next_op": topic.next_op,
@@ -518,6 +523,7 @@ def _topic_from_json(value: object) -> TopicMeta:
         sealed=_sealed_from_json(fields["sealed"], hot_floor),
         warm_ops=tuple(map(DeleteOp.from_json, fields["cold_ops"])),
         truncate_ops=tuple(TruncateOp(*wholes(cut)) for cut in fields["cuts"]),
+        last_deletes=LastDeletes.from_json(fields["last_deletes"]) if "last_deletes" in fields else None,
         producers=_producers_from_json(fields.get("producers", [])),
         keys=_keys_from_json(fields.get("keys", [])),
     )

@@ -9,8 +9,8 @@ Each function returns when its change is visible and durable. All functions rais
                 whatever the flags say (`SegmentCache.show`), and so they do after any crash.
     2 flags     A checkpoint removes the flags of these records, and stores a manifest.
 
-UNDELETE-1  The frame names records and not a delete. The caller knows which deletes took each of them, and the log does
-    not: a flag has no number.
+UNDELETE-1  The frame names records. The caller knows which deletes took each of them: a flag has no number. The undo of
+    a delete that the log has made itself (seglog.writing.undo) also names that delete, which is listed no longer.
 UNDELETE-2  A listed delete still reaches the records: step 1 makes all of them pending again. So a record that a second
     delete took comes back only when that one is taken back, too.
 UNDELETE-3  No checkpoint runs while the frame is in flight (TRUNC-8): one that has planned before would drop the
@@ -23,7 +23,8 @@ UNDELETE-5  A record whose bytes a reclaim took stays deleted. `has_bytes` tells
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 
 from seglog.base.later import logger
@@ -192,11 +193,18 @@ def truncate(engine: Engine, name: str, seq: int, position: tuple[int, int, int]
     """
     engine.check_writable()
     state = engine.state(name)
+    with held_relocation(engine, state):
+        _make_truncated_hot(engine, state, seq)
+        _truncate(engine, state, seq, position)
+
+
+@contextmanager
+def held_relocation(engine: Engine, state: TopicState) -> Iterator[None]:
+    """Let the relocator leave the topic alone meanwhile, and wake it afterwards."""
     with engine.committer.lock:
         state.relocation_holds += 1
     try:
-        _make_truncated_hot(engine, state, seq)
-        _truncate(engine, state, seq, position)
+        yield
     finally:
         with engine.committer.lock:
             state.relocation_holds -= 1
@@ -212,22 +220,18 @@ def undelete(engine: Engine, name: str, seqs: SeqSet, evict_floor: int | None) -
     engine.check_writable()
     engine.check_form("an undo", 2)
     state = engine.state(name)
-    with engine.committer.lock:
-        state.relocation_holds += 1
-    try:
-        for info in _to_make_hot(engine, state, seqs):
+    with held_relocation(engine, state):
+        for info in to_make_hot(engine, state, seqs):
             make_hot(engine, state, info)
-        _undelete(engine, state, seqs, evict_floor)
-    finally:
-        with engine.committer.lock:
-            state.relocation_holds -= 1
-    engine.wake_relocator()
+        with engine.retention_lock, engine.checkpoint_lock:
+            undelete_locked(engine, state, seqs, evict_floor)
+        advance_front(engine, state)
 
 
 def has_bytes(engine: Engine, name: str, seqs: SeqSet) -> bool:
     """Return whether hot segments alone had these records, and still have their bytes."""
     state = engine.state(name)
-    if _to_make_hot(engine, state, seqs):
+    if to_make_hot(engine, state, seqs):
         return False
     for info in _touched(engine, state, seqs):
         inner = seqs.within(info.first_seq, info.last_seq)
@@ -239,7 +243,7 @@ def has_bytes(engine: Engine, name: str, seqs: SeqSet) -> bool:
     return True
 
 
-def _to_make_hot(engine: Engine, state: TopicState, seqs: SeqSet) -> tuple[SegmentInfo, ...]:
+def to_make_hot(engine: Engine, state: TopicState, seqs: SeqSet) -> tuple[SegmentInfo, ...]:
     is_touched = any(not info.is_hot for info in _touched(engine, state, seqs))
     return state.warm if is_touched or state.warm_ops.reach.may_reach(seqs.first) else ()
 
@@ -249,35 +253,38 @@ def _touched(engine: Engine, state: TopicState, seqs: SeqSet) -> list[SegmentInf
         return [info for info in state.sealed if seqs.within(info.first_seq, info.last_seq)]
 
 
-def _queued_undelete(engine: Engine, state: TopicState, seqs: SeqSet, evict_floor: int | None) -> UndeleteEntry:
+def _queued_undelete(
+    engine: Engine, state: TopicState, seqs: SeqSet, evict_floor: int | None, of: int | None
+) -> UndeleteEntry:
     """Queue the undelete, and return its entry. The caller holds the lock."""
     engine.committer.check_open()
     if engine.topics.get(state.name) is not state:
         raise NoSuchTopic(state.name)
-    if seqs.end > state.sealed_seq + 1:
+    if of is None and seqs.end > state.sealed_seq + 1:
         raise SeqOutOfRange(state.name, seqs.end - 1, state.first_seq, state.sealed_seq)
     ts_ms = max(engine.clock.now_ms(), state.assigned_ts_ms)
-    op = UndeleteOp(state.assigned_op + 1, ts_ms, seqs, evict_floor)
+    op = UndeleteOp(state.assigned_op + 1, ts_ms, seqs, evict_floor, of)
     entry = UndeleteEntry(state, op, lambda state: engine.segments.show(state.topic_id, state.undeleted))
     engine.committer.enqueue(entry)
     return entry
 
 
-def _undelete(engine: Engine, state: TopicState, seqs: SeqSet, evict_floor: int | None) -> None:
+def undelete_locked(
+    engine: Engine, state: TopicState, seqs: SeqSet, evict_floor: int | None = None, of: int | None = None
+) -> None:
+    """Show records again. The caller holds the retention lock and the checkpoint lock, and advances the front after."""
     committer = engine.committer
-    with engine.retention_lock, engine.checkpoint_lock:
-        try:
-            with committer.lock:
-                entry = _queued_undelete(engine, state, seqs, evict_floor)
-            committer.finish(entry)
-        except BaseException as error:
-            committer.settle(error)  # while this thread holds the checkpoint lock (UNDELETE-3)
-            raise
-        try:
-            checkpoint_locked(engine)
-        except SeglogError as error:
-            _logger.warning("records of %s are back, their flags are not removed yet: %s", state.name, error)
-    advance_front(engine, state)
+    try:
+        with committer.lock:
+            entry = _queued_undelete(engine, state, seqs, evict_floor, of)
+        committer.finish(entry)
+    except BaseException as error:
+        committer.settle(error)  # while this thread holds the checkpoint lock (UNDELETE-3)
+        raise
+    try:
+        checkpoint_locked(engine)
+    except SeglogError as error:
+        _logger.warning("records of %s are back, their flags are not removed yet: %s", state.name, error)
 
 
 def _make_truncated_hot(engine: Engine, state: TopicState, seq: int) -> None:

@@ -148,7 +148,7 @@ _OWN: dict[tuple[str, str], tuple[Case, ...]] = {
     ("follow", "url"): (("gs://bucket", 2),),
     ("follow", "directory"): (("remote", 4),),
     ("follow", "role_arn"): _ROLE_ARN,
-    ("undo", "change"): (("nope", 2), ("99", 3)),
+    ("undo", "change"): (("nope", 3), ("99", 3)),
     ("inspect", "target"): (("missing", 3), ("data", 3)),
     ("inspect", "index"): (("missing", 3),),
     ("recover", "url"): (("gs://bucket", 2),),

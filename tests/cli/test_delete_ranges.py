@@ -134,3 +134,68 @@ def test_a_delete_of_a_range_is_undone(run: Run, tmp_path: Path) -> None:
     done = _json(run, "delete", "t", "--from", "5", "--to", "8", "--yes")
     assert run("undo", "t", f"lsn:{done['lsn']}").code == 0
     assert run("read", "t").out == b"".join(LINES)
+
+
+@pytest.mark.parametrize("conditions", [("--grep", "^NaN"), ("--from", "7", "--tag", "web1"), ("--before", "9")])
+def test_the_way_back_that_delete_names_brings_the_records_back(night: Run, conditions: tuple[str, ...]) -> None:
+    before = night("read", "t").out
+    done = _json(night, "delete", "t", *conditions, "--yes")
+    assert night("read", "t").out != before
+    way_back = done["undo"].split()[1:]
+    seen = _json(night, *way_back, "--dry-run")
+    assert night("read", "t").out != before
+    undone = _json(night, *way_back)
+    for shown in (seen, undone):
+        assert mismatches(shown, SCHEMAS[shown["kind"]]) == []
+        assert shown["records"] == done["deleted"]
+    assert night("read", "t").out == before
+
+
+def test_an_undo_without_a_number_takes_back_the_newest_delete_that_no_commit_has(night: Run) -> None:
+    if night("seal", "t").code == 0:
+        night("append", "t", stdin=b"last\n")
+    before = night("read", "t").out
+    for seqs in ("2", "3", "15"):
+        night("delete", "t", "--seqs", seqs, "--yes")
+    assert night("undo", "t", "--dry-run").out.startswith(b"undo of delete 3 of t, would bring back 1 record, seq 15")
+    assert night("undo", "t", "-m", "a mistake").code == 0
+    assert b"last\n" in night("read", "t").out
+    assert night("read", "t").out != before
+
+
+def test_what_undo_says_of_a_delete_that_it_cannot_take_back(run: Run, tmp_path: Path) -> None:
+    assert run("init").code == 0
+    run("append", "t", stdin=b"".join(LINES))
+    refused = run("undo", "t")
+    assert (refused.code, refused.err) == (4, "seglog: t: no delete can be undone here; nothing was changed\n")
+    done = _json(run, "delete", "t", "--from", "2", "--to", "3", "--yes")
+    assert done["undo"] == f"seglog undo t delete:{done['number']}"
+    for arguments, code, words in (
+        (("t", "delete:9"), 4, "delete 9 is none that can be undone here; nothing was changed. These can be: delete:1"),
+        (("t", "delete:0"), 2, "these numbers are from 1 to"),
+        (("t", "delete:x"), 2, "'delete:x' is neither lsn:N nor delete:N"),
+        (("t", "lsn:1"), 2, "has no remote"),
+        (("nope",), 3, "nope"),
+        ((), 2, "`seglog undo TOPIC` takes back a delete"),
+        (("1", "--partial"), 2, "go with a topic"),
+    ):
+        refused = run("undo", *arguments)
+        assert (refused.code, words in refused.err) == (code, True), refused.err
+    assert run("undo", "t").out == b"undone: delete 1 of t: 2 records are back, seq 2 to 3\n"
+    assert run("read", "t").out == b"".join(LINES)
+
+
+def test_an_undo_of_names_is_refused_while_a_later_delete_waits(run: Run, tmp_path: Path) -> None:
+    assert run("init", "--remote", (tmp_path / "remote").as_uri()).code == 0
+    run("append", "t", stdin=b"".join(LINES))
+    run("seal", "t")
+    run("offload", "t")
+    run("branch", "create", "t", "b")
+    run("append", "t", stdin=b"last\n")
+    run("delete", "t", "--seqs", "13", "--yes")
+    refused = run("undo")
+    assert refused.code == 4
+    assert "the newest change of t is delete 1, which no commit has yet" in refused.err
+    assert "`seglog undo t` takes that back" in refused.err
+    assert run("undo", "t").code == 0
+    assert run("read", "t").out == b"".join([*LINES, b"last\n"])

@@ -233,6 +233,10 @@ CALLS = {
     "HistoryService.undo_removal": _of_name(
         "history.undo_removal", {"lsn": "whole", "vid": "instance", "partial": "bool", "message": "text"}, "vid", lsn=2
     ),
+    "HistoryService.undo_delete": _of_name(
+        "history.undo_delete", {"number": "whole", "partial": "bool", "message": "text"}, "number"
+    ),
+    "HistoryService.preview_undo_delete": _of_name("history.preview_undo_delete", {"number": "whole"}, "number"),
     "PinService.list": _of("pins.list", {"topic": "text"}, "topic"),
     "PinService.refresh": _of("pins.refresh", {"name": "text", "ttl_s": "whole"}, name="x", ttl_s=1),
     "PinService.release": _of("pins.release", {"name": "text"}, name="x"),

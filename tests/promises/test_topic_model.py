@@ -140,6 +140,11 @@ class TopicModel(RuleBasedStateMachine):
             self.topic.inner.settle_deletes(op.op)
         self.journal.undelete(self.log, "t", range(first, first + length))
 
+    @precondition(lambda self: not self.topic.config.keep_history)
+    @rule()
+    def undo(self) -> None:
+        self.journal.undo(self.log, "t")
+
     @rule()
     def seal(self) -> None:
         self.topic.seal()

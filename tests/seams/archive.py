@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Awaitable, Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any, cast
@@ -26,7 +27,7 @@ from offload.read.cold_reader import ColdReader, SingleFlight
 from offload.read.ledger import OffloadedLedgers
 from offload.replication.reset import Rescue
 from offload.reports import TopicStatus
-from offload.services import states
+from offload.services import states, waiting_deletes
 from offload.worker import child
 from offload.worker.child import FramesRead
 from offload.worker.pool import WorkerPool
@@ -37,6 +38,7 @@ from seglog.files.port import Files
 from seglog.format.frames import Frames
 
 __all__ = [
+    "after_a_waiting_delete_is_found",
     "change_ts_ms",
     "change_uploader",
     "context_of",
@@ -206,3 +208,18 @@ def describe_status(found: TopicStatus) -> str:
 def looks_of(service: Service) -> Mapping[str, Callable[[], Awaitable[None]]]:
     """Return what each background task does at a time, by its name. A test counts the work of one look."""
     return service._background._looks
+
+
+@contextmanager
+def after_a_waiting_delete_is_found(act: Callable[[], object]) -> Iterator[None]:
+    """Call `act` between the look-up of a delete to undo and the lock of its topic, as another thread might."""
+    wanted = waiting_deletes.WaitingDeletes._wanted
+
+    def found_and_act(*given: Any) -> Any:
+        found = wanted(*given)
+        act()
+        return found
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(waiting_deletes.WaitingDeletes, "_wanted", found_and_act)
+        yield

@@ -112,6 +112,18 @@ def checkpoints_fail() -> Iterator[None]:
 
 
 @contextmanager
+def manifests_fail() -> Iterator[None]:
+    """Let a checkpoint set its flags, and have no room for its manifest."""
+
+    def fail(engine: Engine, *_: object) -> None:
+        raise DiskFull(engine.layout.root, "checkpoint")
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("seglog.maintenance.checkpoint._store_and_publish", fail)
+        yield
+
+
+@contextmanager
 def after_each_front_search(act: Callable[[], object]) -> Iterator[None]:
     """Call `act` between the search for a topic's first live record and the use of its result, as a thread might."""
     search = removal._first_near
@@ -285,9 +297,9 @@ def note_encoded(patch: pytest.MonkeyPatch) -> tuple[list[SegmentInfo], list[Top
         segments.append(info)
         return encode_row(info)
 
-    def topic_to_json(topic: TopicMeta) -> dict[str, Any]:
+    def topic_to_json(topic: TopicMeta, form: int) -> dict[str, Any]:
         topics.append(topic)
-        return to_json(topic)
+        return to_json(topic, form)
 
     patch.setattr(seglog.wal.manifest, "_row", row)
     patch.setattr(seglog.wal.manifest, "_topic_to_json", topic_to_json)

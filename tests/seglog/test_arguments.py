@@ -145,6 +145,7 @@ ASYNC = {
     "read_arrow": ({**READ, **SELECTION, "text": "bool"}, "start end since_ms until_ms tag", {}),
     "follow": (FOLLOW, "start epoch timeout_s tag", {"timeout_s": 0}),
     "delete": (DELETE, DELETE_OPTIONAL, {"tag": "eu"}),
+    "undo": ({"delete": "whole", "partial": "bool", "preview": "bool"}, "delete", {}),
     "evict": ({"before": "whole"}, "", {}),
     "truncate": ({"seq": "whole"}, "", {}),
     "seq_at": ({"ts_ms": "whole"}, "", {}),

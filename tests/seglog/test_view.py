@@ -242,6 +242,7 @@ CHANGES: dict[str, Callable[[Log], object]] = {
     "reconfigure": lambda log: log.reconfigure("a", lambda config: config),
     "create_topic": lambda log: log.create_topic("new"),
     "delete": lambda log: log.topic("a").delete(before=2),
+    "undo": lambda log: log.topic("a").undo(),
     "evict": lambda log: log.topic("a").evict(2),
     "incarnation": lambda log: log.topic("a").incarnation(),
     "delete_topic": lambda log: log.delete_topic("a"),

@@ -79,6 +79,8 @@ STEPS: tuple[Step, ...] = (
     _append("mixed", 2, PASSING),
     _append("t", 3, "third", tag="y"),
     lambda log, _: log.topic("t").delete(tag="y"),
+    lambda log, _: log.topic("t").undo(2),
+    lambda log, _: log.topic("t").delete(tag="y"),
     _truncate("t", 15),  # in the tail, below the seq that a delete has reached
     _append("t", 2, "fourth", tag="y"),
     _truncate("mixed", 5),  # through records in memory, and through lost seqs in a segment

@@ -27,12 +27,13 @@ The oracle does not check:
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import NamedTuple, TypeAlias
 
 import seglog
-from seglog import DeleteOp, Gap, Log, LogSettings, Record, SeqSet, Topic, TopicConfig
+from seglog import DeleteNotUndone, DeleteOp, Gap, Log, LogSettings, Record, SeqSet, Topic, TopicConfig
 from seglog.engine.upkeep import InCaller
 from seglog.files.port import Files
 from seglog.format.frame import DELETED, read_header, record_of
@@ -245,6 +246,16 @@ class Journal:
         self.deletes_tried.append(TriedUndelete(name, back))
         topic.inner.undelete(SeqSet.of_seqs(sorted(sealed)))
         self.deletes_acked = len(self.deletes_tried)
+
+    def undo(self, log: Log, name: str) -> None:
+        """Undo the newest delete, as far as its records are there. tests/seglog/test_undo.py says which come back."""
+        topic = log.topic(name)
+        with suppress(DeleteNotUndone):
+            seen = topic.undo(preview=True)
+            back = frozenset(seq for first, last in seen.back.ranges() for seq in range(first, last + 1))
+            self.deletes_tried.append(TriedUndelete(name, back))
+            topic.undo(seen.delete, partial=True)
+            self.deletes_acked = len(self.deletes_tried)
 
     def _is_deleted(self, name: str, seq: int, tag: str | None, deletes: int) -> bool:
         """Return whether the record is deleted after the first `deletes` of the tried deletes."""
@@ -528,6 +539,9 @@ def live(
             journal.append(log, "a", 4)
             journal.append(log, "kept", 4, durability="disk")
             journal.append(log, "a", 1, durability="memory")
+        journal.undo(log, "a")
+        journal.delete(log, "a", start=20)
+        journal.undo(log, "a")
         log.topic("kept").inner.settle_deletes(1)
         journal.undelete(log, "kept", [1, 2, 3])
         journal.delete(log, "kept", seqs=[3])
@@ -544,6 +558,7 @@ def live_on(log: Log, journal: Journal) -> None:
     journal.append(log, "kept", 2, tag="eu-2", durability="disk")
     journal.append(log, "a", 2)
     journal.delete(log, "a", start=log.topic("a").head_seq)
+    journal.undo(log, "a")
     journal.delete(log, "kept", tag="eu-2")
     journal.append(log, "passing", 1, durability="ephemeral")
     journal.append(log, "mixed", 1, durability="ephemeral")

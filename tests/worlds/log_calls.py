@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -50,6 +51,11 @@ def _set_defaults(world: World, *, config: Any) -> None:
 
 def _set_reject_bytes(world: World, *, size_bytes: Any) -> None:
     world.log.disk_reject_bytes = size_bytes
+
+
+def _undo(world: World, **given: Any) -> None:
+    with suppress(seglog.DeleteNotUndone):
+        world.topic.undo(**given)
 
 
 def ended(result: object) -> object:
@@ -188,6 +194,7 @@ LOG = {
     "InnerTopic.frame_batches": _of_inner("frame_batches", {"first": "whole", "last": "whole"}, first=1, last=1),
     "InnerTopic.sealed_files": _of_inner("sealed_files", {"first": "whole", "last": "whole"}, first=1, last=1),
     "Topic.delete": _of_topic("delete", DELETE, DELETE_OPTIONAL, tag="eu"),
+    "Topic.undo": Row(_undo, {"delete": "whole", "partial": "bool", "preview": "bool"}, {}, frozenset({"delete"})),
     "Topic.evict": _of_topic("evict", {"before": "whole"}),
     "InnerTopic.delete": _of_inner("delete", {"where": "instance", "evicts": "bool"}, where=DeleteWhere(before=2)),
     "InnerTopic.settle_deletes": _of_inner("settle_deletes", {"op": "whole"}),

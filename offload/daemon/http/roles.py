@@ -73,6 +73,6 @@ def shown_to(rights: Rights, command: Command) -> Callable[[Any], bool]:
 
 def _topics_of(command: Command, values: Mapping[str, Any]) -> list[str]:
     """Return the topics that the arguments name."""
-    if command.path == "undo" and values["commit"] is None:
+    if command.path == "undo" and values["commit"] is None and (values["change"] or "0").isdecimal():
         return []  # the change is a number of the operations log, which may be any topic's
     return command.topics(values)

@@ -92,7 +92,7 @@ def _reads_always(path: str) -> bool:
         (WEB_ADMIN, "gc", {}, False),
         (WEB_ADMIN, "offload", {}, False),
         (WEB_ADMIN, "undo", {"change": "web", "commit": "lsn:3"}, True),
-        (WEB_ADMIN, "undo", {"change": "web"}, False),
+        (WEB_ADMIN, "undo", {"change": "web"}, True),
         (WEB_ADMIN, "undo", {"change": "7"}, False),
         (WEB_ADMIN, "pin/release", {"name": "web"}, False),
     ],

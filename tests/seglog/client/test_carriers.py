@@ -219,6 +219,7 @@ def test_a_topic_shows_the_names_that_a_program_uses() -> None:
         *("append", "append_once", "append_stream", "bounds", "config", "delete", "earliest_seq"),
         *("enforce_retention", "epoch", "evict", "exists", "first_seq", "follow", "head_seq", "incarnation", "inner"),
         *("last_ts_ms", "name", "read", "read_arrays", "read_arrow", "read_batches", "seal", "seq_at", "truncate"),
+        "undo",
     }
 
 

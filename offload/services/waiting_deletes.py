@@ -1,0 +1,131 @@
+"""The undo of a delete that no commit has yet.
+
+A commit of the delete comes first, and then its undo (offload.services.undoing). So the remote has what happened, in
+its order, and the log and the remote agree after a crash in any step.
+
+    step                                                              state after a crash in this step
+    1 The directory offloads what it has of the topic. Records that   the delete waits still, or has its commit; the
+      were appended before the delete go with their bytes, and then   next call finds either
+      the delete is a commit.
+    2 The commit is undone.                                           as in offload.services.undoing
+
+WAIT-1  The delete is looked up before the caller waits for an offload that is running. If that offload makes the
+    commit, the call undoes it.
+WAIT-2  The log knows a delete by its number, and the commit has the seq and the time at which it was made. If deletes
+    of one moment cannot be told apart, the call is refused after step 1, and the commits are named.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from catalog import CommitKind, PastCommit
+from catalog.errors import Missing
+from catalog.undo_plan import TAKES_AWAY
+from offload.read.deletes import entries_taken
+from offload.services.direct_commits import DirectCommits
+from offload.services.parts import ArchiveParts
+from offload.services.undoing import Undoing, Undone
+from seglog import DeleteNotUndone, DeleteOp, SeqSet, Topic, Undeleted
+from seglog.format.frame import DELETED, read_header, tag_of
+
+_KINDS = frozenset({CommitKind.DELETE, CommitKind.EVICT})
+_OF_NO_RECORD = frozenset({CommitKind.CONFIG, CommitKind.COMPACT})
+
+
+class WaitingDeletes:
+    """Undoes deletes of topics of one log, before a commit has them."""
+
+    def __init__(self, parts: ArchiveParts) -> None:
+        context = parts.context
+        self._parts = parts
+        self._log = context.log
+        self._handles = context.handles
+        self._reader = context.reader
+        self._locks = context.locks
+
+    def preview(self, name: str, number: int | None) -> Undeleted:
+        """Return the records that `run` would bring back. Change nothing."""
+        topic = self._log.get_topic(name)
+        op, others = self._wanted(topic, number)
+        offloaded_seq = self._handles.offloaded_seq(name)
+        back, reached = self._in_remote(name, replace(op, at_seq=min(op.at_seq, offloaded_seq)), others)
+        first = max(topic.inner.hot_floor, offloaded_seq + 1)
+        for frame in topic.inner.frames(first, op.at_seq) if first <= op.at_seq else ():
+            header = read_header(frame)
+            if not header.flags & DELETED and op.reaches(header.seq, tag := tag_of(frame, 0, header)):
+                reached.append(header.seq)
+                if not any(other.reaches(header.seq, tag) for other in others):
+                    back.append(header.seq)
+        all_back = SeqSet.of_seqs(sorted(back))
+        return Undeleted(op.op, all_back, SeqSet.of(()), SeqSet.of_seqs(sorted(reached)) - all_back)
+
+    def run(self, name: str, number: int | None, *, partial: bool, message: str) -> Undone:
+        """Undo the delete with that number, or with None the newest one that waits.
+
+        Raises `DeleteNotUndone`, and what `Undoing.run` raises.
+        """
+        self._log.check_writable()
+        op, others = self._wanted(self._log.get_topic(name), number)  # (WAIT-1)
+        twins = sorted((other for other in (op, *others) if _moment(other) == _moment(op)), key=lambda twin: twin.op)
+        with self._locks.of(name):
+            DirectCommits(self._parts).offload(name)
+            commit = self._commit_of(name, op, twins).commit
+            return Undoing(self._parts).run(name, commit.lsn, commit.vid, partial=partial, message=message)
+
+    def _wanted(self, topic: Topic, number: int | None) -> tuple[DeleteOp, tuple[DeleteOp, ...]]:
+        """Return the delete, and the others that wait."""
+        waiting = topic.inner.delete_ops()
+        op = next((op for op in reversed(waiting) if number in {None, op.op}), None)
+        if op is None:
+            which = "no delete waits" if number is None else f"delete {number} is none that waits"
+            named = ", ".join(f"delete:{op.op}" for op in waiting)
+            hint = f"these wait: {named}" if named else self._way_back(topic.name)
+            raise DeleteNotUndone(topic.name, f"{which} for its commit", hint)
+        return op, tuple(other for other in waiting if other.op != op.op)
+
+    def _way_back(self, name: str) -> str:
+        """Return how the newest commit is undone, if it took records away."""
+        lists = f"`seglog log {name} --kind delete,evict,truncate` lists the commits that an undo takes back"
+        try:
+            history = self._parts.states.history(name)
+        except Missing:
+            return lists
+        past = next((past for past in history if past.commit.kind not in _OF_NO_RECORD), None)
+        if past is None or past.commit.kind not in TAKES_AWAY:
+            return lists
+        return f"`seglog undo {name} {history.target_of(past.commit)}` undoes the newest commit"
+
+    def _in_remote(self, name: str, op: DeleteOp, others: tuple[DeleteOp, ...]) -> tuple[list[int], list[int]]:
+        """Return the live records of the remote that `op` took and no other listed delete, and all that it took."""
+        if self._handles.find(name) is None:
+            return [], []
+        snapshot = self._parts.states.newest(name)
+        back, reached = (
+            [view.ref.first_seq + entry for view, entries in found for entry in entries]
+            for found in (
+                entries_taken(op, others, snapshot, self._reader),
+                entries_taken(op, (), snapshot, self._reader),
+            )
+        )
+        return back, reached
+
+    def _commit_of(self, name: str, op: DeleteOp, twins: list[DeleteOp]) -> PastCommit:
+        """Return the commit of a delete that waits no longer (WAIT-2)."""
+        found: list[PastCommit] = []
+        for past in self._parts.states.history(name):
+            if past.commit.at_ts_ms < op.ts_ms:
+                break
+            if past.commit.kind in _KINDS and (past.commit.at_seq, past.commit.at_ts_ms) == _moment(op):
+                found.insert(0, past)
+        if len(found) == len(twins):
+            return found[twins.index(op)]
+        if not found:
+            raise DeleteNotUndone(name, f"delete {op.op} took no record")
+        targets = ", ".join(f"lsn:{past.commit.lsn}" for past in found)
+        hint = f"`seglog log {name}` tells them apart, and `seglog undo {name} lsn:N` takes one back"
+        raise DeleteNotUndone(name, f"delete {op.op} is one of these commits of one moment: {targets}", hint)
+
+
+def _moment(op: DeleteOp) -> tuple[int, int]:
+    return op.at_seq, op.ts_ms
