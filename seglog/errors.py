@@ -120,6 +120,7 @@ __all__ = [
     "Corrupt",
     "DaemonError",
     "DaemonGone",
+    "DeleteNotUndone",
     "DirectoryInUse",
     "DirectoryNotReadable",
     "DirectoryNotWritable",
@@ -423,8 +424,6 @@ class Truncated(Conflict):
 
 
 class ViewOutdated(Conflict):
-    """A read-only log shows one moment. Data of that moment, which the log needs, is gone from the disk."""
-
     path: Path
     message = "{path} has changed since this view was opened: the writer has moved or deleted the requested data"
     hint = "open the view again"
@@ -698,8 +697,6 @@ class HistoryKept(Misuse):
 
 
 class DeleteNotUndone(Conflict):
-    """A delete of the topic cannot be undone here."""
-
     topic: str
     reason: str
     hint: str | None = None

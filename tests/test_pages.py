@@ -21,7 +21,7 @@ from tests.offload.samples import Sample, encode_object, frames_of_samples
 PROGRAMS = programs()
 _EXAMPLE = '"https://log.example:7373", token="..."'
 _SPARK = {"docs/spark.md"}  # tests/offload/spark/test_pages.py runs it, and the last block of the README
-_APART = {"README.md": 3, "docs/client.md": 3}  # pages whose blocks run one by one: so many
+_APART = {"README.md": 3, "docs/client.md": 4}  # pages whose blocks run one by one: so many
 
 
 class _Enough(Exception):
@@ -173,6 +173,29 @@ def test_the_example_of_one_program_runs_on_a_log_and_on_a_daemon(
     assert capsys.readouterr().out.splitlines() == ["2", "2"]
 
 
+def test_the_example_of_a_restore_runs_on_a_log_and_on_a_daemon(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    remote = (tmp_path / "remote").as_uri()
+    with seglog.open(tmp_path / "data") as log, offload.attach(log, remote) as archive:
+        log.topic("orders").append([b"one", b"two"])
+        log.topic("orders").seal()
+        archive.offload("orders")
+    program = PROGRAMS["docs/client.md"][2]
+    call = "with seglog.connect('unix:data') as client:\n    retry_from(client.archive, 1)\n"
+    with served(tmp_path / "data", remote):
+        monkeypatch.setitem(PROGRAMS, "docs/client.md", ["import seglog\n", program, call])
+        run_blocks("docs/client.md", tmp_path, monkeypatch)
+    call = "with seglog.open('data') as log, offload.attach(log, 'REMOTE') as archive:\n    retry_from(archive, 2)\n"
+    monkeypatch.setitem(
+        PROGRAMS, "docs/client.md", ["import offload, seglog\n", program.replace("retry", "again"), call]
+    )
+    PROGRAMS["docs/client.md"][2] = call.replace("REMOTE", remote).replace("retry", "again")
+    run_blocks("docs/client.md", tmp_path, monkeypatch)
+    with seglog.open(tmp_path / "data") as log:
+        assert [record.value for record in log.topic("orders@again").read(3)] == [b"another try"]
+
+
 def test_the_example_of_a_follower_keeps_an_exact_copy(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -185,7 +208,7 @@ def test_the_example_of_a_follower_keeps_an_exact_copy(
             orders.truncate(2)
             orders.append([b"four"])
 
-        monkeypatch.setitem(PROGRAMS, "docs/client.md", ["import seglog\n", *PROGRAMS["docs/client.md"][2:]])
+        monkeypatch.setitem(PROGRAMS, "docs/client.md", ["import seglog\n", *PROGRAMS["docs/client.md"][3:]])
         run_blocks("docs/client.md", tmp_path, monkeypatch, lines=5, after=(3, truncate))
     copied = [f"{count} records, the last one b'{value}'" for count, value in ((1, "one"), (2, "two"), (3, "three"))]
     assert capsys.readouterr().out.splitlines() == [*copied, "1 records are left", "2 records, the last one b'four'"]

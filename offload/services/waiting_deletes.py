@@ -9,9 +9,9 @@ its order, and the log and the remote agree after a crash in any step.
       the delete is a commit.
     2 The commit is undone.                                           as in offload.services.undoing
 
-WAIT-1  The delete is looked up before the caller waits for an offload that is running. If that offload makes the
+PENDING-1  The delete is looked up before the caller waits for an offload that is running. If that offload makes the
     commit, the call undoes it.
-WAIT-2  The log knows a delete by its number, and the commit has the seq and the time at which it was made. If deletes
+PENDING-2  The log knows a delete by its number, and the commit has the seq and the time at which it was made. If deletes
     of one moment cannot be told apart, the call is refused after step 1, and the commits are named.
 """
 
@@ -66,7 +66,7 @@ class WaitingDeletes:
         Raises `DeleteNotUndone`, and what `Undoing.run` raises.
         """
         self._log.check_writable()
-        op, others = self._wanted(self._log.get_topic(name), number)  # (WAIT-1)
+        op, others = self._wanted(self._log.get_topic(name), number)  # (PENDING-1)
         twins = sorted((other for other in (op, *others) if _moment(other) == _moment(op)), key=lambda twin: twin.op)
         with self._locks.of(name):
             DirectCommits(self._parts).offload(name)
@@ -111,7 +111,7 @@ class WaitingDeletes:
         return back, reached
 
     def _commit_of(self, name: str, op: DeleteOp, twins: list[DeleteOp]) -> PastCommit:
-        """Return the commit of a delete that waits no longer (WAIT-2)."""
+        """Return the commit of a delete that waits no longer (PENDING-2)."""
         found: list[PastCommit] = []
         for past in self._parts.states.history(name):
             if past.commit.at_ts_ms < op.ts_ms:

@@ -7,11 +7,11 @@
                 records. The delete is listed no longer.
     3 flags     A checkpoint removes the flags of these records.      the undo, whole: the frame is in the WAL
 
-UNDO-1  No checkpoint and no reclaim runs between steps 1 and 2, so what step 1 has found stays true. A delete that
+TAKEN-1  No checkpoint and no reclaim runs between steps 1 and 2, so what step 1 has found stays true. A delete that
     comes meanwhile has a higher number, and reaches its records after the undo, too (UNDELETE-2).
-UNDO-2  A record that another delete took as well stays deleted. The other one is still in `last_deletes`, so its undo
+TAKEN-2  A record that another delete took as well stays deleted. The other one is still in `last_deletes`, so its undo
     brings the record back.
-UNDO-3  If the bytes of a record are gone, the undo is refused as a whole, unless the caller takes the others. They go
+TAKEN-3  If the bytes of a record are gone, the undo is refused as a whole, unless the caller takes the others. They go
     with a reclaim, and with a segment that a checkpoint drops because it has no live record.
 """
 

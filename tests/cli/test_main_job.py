@@ -139,7 +139,9 @@ def test_dry_run_sends_nothing(started: Run) -> None:
 def test_without_a_remote_everything_local_works(run: Run) -> None:
     run("init")
     run("append", "t", stdin=b"a\nb\nc\n")
-    assert run("delete", "t", "--before", "2", "--yes").text == "deleted 1 record of t\n"
+    assert (
+        run("delete", "t", "--before", "2", "--yes").text == "deleted 1 record of t\n  undo: `seglog undo t delete:1`\n"
+    )
     assert run("read", "t").out == b"b\nc\n"
     assert run("status").text.endswith(", remote none\nt: 2 records, only on this disk\n")
     for command in (
@@ -174,9 +176,11 @@ def test_a_delete_holds_while_the_remote_is_away_and_reaches_it_later(started: R
     started("offload", "t", "--drop-hot")
     started("append", "t", stdin=b"d\n")
     waits = started("delete", "t", "--before", "3", "--yes")
-    assert waits.text == "deleted 2 records of t\n"
+    assert waits.text == "deleted 2 records of t\n  undo: `seglog undo t delete:1`\n"
     assert "the remote learns of it later" in waits.err
-    assert started("delete", "t", "--before", "4", "--yes").text == "deleted 1 record of t\n"
+    assert started("delete", "t", "--before", "4", "--yes").text == (
+        "deleted 1 record of t\n  undo: `seglog undo t delete:2`\n"
+    )
     assert started("read", "t").out == b"d\n"
     assert "2 deletes wait" in started("status", "t", "-v").text
     started("seal", "t")

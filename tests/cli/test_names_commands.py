@@ -112,7 +112,11 @@ def test_undo_takes_back_what_the_oplog_shows(started: Run) -> None:
 
 
 def test_a_bad_delete_is_undone_and_undo_alone_asks_which_change_is_meant(started: Run) -> None:
-    assert started("undo").err.splitlines()[-1].endswith("takes back a delete, an eviction or a truncation")
+    assert (
+        started("undo")
+        .err.splitlines()[-1]
+        .endswith("takes back a delete, and `seglog undo TOPIC lsn:N` one that has its commit")
+    )
     started("branch", "create", "orders", "fix")
     deleted = started("delete", "orders", "--before", "4", "--yes")
     assert "\n  undo: `seglog undo orders lsn:3`, until 20" in deleted.text

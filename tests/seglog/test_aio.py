@@ -593,7 +593,7 @@ def test_what_a_log_does_it_does_with_await(tmp_path: Path) -> None:
         await topic.seal()
         assert topic.sync.inner.sealed_seq == 4
         assert await topic.seq_at(0) == 1
-        assert await topic.delete(tag="x") == seglog.Removed(None, None)
+        assert await topic.delete(tag="x") == seglog.Removed(None, None, number=1)
         await topic.truncate(3)
         assert [record.value async for record in topic.read(1, since_ms=0)] == [b"5", b"6"]
         await topic.seal()
