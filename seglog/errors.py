@@ -700,7 +700,7 @@ class DeleteNotUndone(Conflict):
     topic: str
     reason: str
     hint: str | None = None
-    message = "{topic}: {reason}; nothing was changed"
+    message = "{topic}: {reason}"
 
 
 class NotTruncatable(Misuse):

@@ -302,14 +302,14 @@ def undone_text(done: Operation | CommitUndone | DeleteUndone) -> str:
         if done.objects:
             texts.append(f"  shows {counted(done.objects, 'object')} of {format_bytes(done.bytes)} again")
     else:
-        texts = [f"undone: {subject}: {counted(done.records)} are back{seqs} (lsn {done.lsn})"]
+        texts = [f"undone: {subject}: {counted(done.records)} {_are(done.records)} back{seqs} (lsn {done.lsn})"]
         if done.is_replica:
             texts.append("  reads go to the remote, and the next append here takes the topic over")
     if done.gone:
-        texts.append(f"  {counted(done.gone)} are in no object any more")
+        texts.append(f"  {counted(done.gone)} {_are(done.gone)} in no object any more")
     if done.stay_away:
         by = ", ".join(f"lsn {lsn}" for lsn in done.taken_by)
-        texts.append(f"  {counted(done.stay_away)} stay away: {by} took them as well")
+        texts.append(f"  {counted(done.stay_away)} {_are(done.stay_away)} still away: {by} took them as well")
     return "\n".join(texts)
 
 
@@ -320,12 +320,16 @@ def _delete_text(done: DeleteUndone) -> str:
         texts = [f"undo of {subject}, would bring back {counted(done.records)}{seqs}"]
         texts.append(f"  do it: `seglog undo {done.topic} {done.target}`")
     else:
-        texts = [f"undone: {subject}: {counted(done.records)} are back{seqs}"]
+        texts = [f"undone: {subject}: {counted(done.records)} {_are(done.records)} back{seqs}"]
     if done.gone:
-        texts.append(f"  {counted(done.gone)} are gone for good")
+        texts.append(f"  {counted(done.gone)} {_are(done.gone)} gone for good")
     if done.stay_away:
-        texts.append(f"  {counted(done.stay_away)} stay away: other deletes took them as well")
+        texts.append(f"  {counted(done.stay_away)} {_are(done.stay_away)} still away: other deletes took them as well")
     return "\n".join(texts)
+
+
+def _are(count: int) -> str:
+    return "is" if count == 1 else "are"
 
 
 def _subject(key: str) -> str:

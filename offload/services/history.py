@@ -234,11 +234,12 @@ class HistoryService(Owned):
             if removed.lsn is None:
                 archive.history.undo_delete("orders", removed.number)
 
-        The call offloads the topic, so that the delete is a commit, and undoes that commit (`undo_removal`). So the
-        remote has both, and a record that another delete took as well stays deleted.
+        The call offloads the topic, so that each delete that waits is a commit, and undoes that commit
+        (`undo_removal`). So the remote has both.
 
-        Raises `DeleteNotUndone` if no such delete waits for its commit, and what `undo_removal` raises. After an error,
-        the caller repeats the call: it undoes the delete, or names the commit to undo.
+        Raises `DeleteNotUndone` if no such delete waits for its commit, and if a later one took some of its records as
+        well: that one is undone first. Raises what `undo_removal` raises. After an error, the caller repeats the call,
+        or undoes the commit, once the delete has it.
         """
         from offload.services.waiting_deletes import WaitingDeletes
 

@@ -11,16 +11,20 @@ its order, and the log and the remote agree after a crash in any step.
 
 PENDING-1  The delete is looked up before the caller waits for an offload that is running. If that offload makes the
     commit, the call undoes it.
-PENDING-2  The log knows a delete by its number, and the commit has the seq and the time at which it was made. If deletes
-    of one moment cannot be told apart, the call is refused after step 1, and the commits are named.
+PENDING-2  The log knows a delete by its number, and the commit has the seq and the time at which it was made, and took
+    only what the delete reaches. If several commits are so, the call is refused after step 1, and they are named.
+PENDING-3  A commit names the records that were live when it was made. So a record that a later delete took as well
+    would come back with the first one: the later one is undone first. A delete that took nothing alone is refused.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
+from itertools import takewhile
 
-from catalog import CommitKind, PastCommit
-from catalog.errors import Missing
+from catalog import Commit, CommitKind, PastCommit
+from catalog.errors import Missing, NotTakenBack
 from catalog.undo_plan import TAKES_AWAY
 from offload.read.deletes import entries_taken
 from offload.services.direct_commits import DirectCommits
@@ -46,8 +50,44 @@ class WaitingDeletes:
 
     def preview(self, name: str, number: int | None) -> Undeleted:
         """Return the records that `run` would bring back. Change nothing."""
+        return self._looked_up(self._log.get_topic(name), number)[1]
+
+    def run(self, name: str, number: int | None, *, partial: bool, message: str) -> Undone:
+        """Undo the delete with that number, or with None the newest one that waits and took a record.
+
+        Raises `DeleteNotUndone`, and what `Undoing.run` raises.
+        """
+        self._log.check_writable()
         topic = self._log.get_topic(name)
-        op, others = self._wanted(topic, number)
+        op, _ = self._looked_up(topic, number)  # (PENDING-1)
+        with self._locks.of(name):
+            DirectCommits(self._parts).offload(name)
+            commit = self._commit_of(name, op).commit
+            return Undoing(self._parts).run(name, commit.lsn, commit.vid, partial=partial, message=message)
+
+    def _looked_up(self, topic: Topic, number: int | None) -> tuple[DeleteOp, Undeleted]:
+        """Return the delete, and what its undo brings back. Raise `DeleteNotUndone` if that is nothing (PENDING-3)."""
+        waiting = topic.inner.delete_ops()
+        wanted = [op for op in reversed(waiting) if number in {None, op.op}]
+        if not wanted:
+            which = "no delete waits" if number is None else f"delete {number} is none that waits"
+            named = ", ".join(f"delete:{op.op}" for op in waiting)
+            hint = f"these wait: {named}" if named else self._way_back(topic.name, number)
+            raise DeleteNotUndone(topic.name, f"{which} for its commit", hint)
+        for op in wanted:
+            later = [other for other in waiting if other.op > op.op]
+            if later and (both := self._seen(topic, op, later).stay):
+                takers = ", ".join(f"delete:{other.op}" for other in reversed(later))
+                reason = f"later deletes took records of delete {op.op} as well, such as seq {both.first}"
+                raise DeleteNotUndone(topic.name, reason, f"first undo those: {takers}")
+            seen = self._seen(topic, op, [other for other in waiting if other.op != op.op])
+            if seen.back or self._commits_of(topic.name, op):
+                return op, seen
+        raise DeleteNotUndone(topic.name, f"delete {wanted[0].op} took no record that no other delete took")
+
+    def _seen(self, topic: Topic, op: DeleteOp, others: Sequence[DeleteOp]) -> Undeleted:
+        """Return the records that `op` took: `back` those that none of `others` took, `stay` the rest."""
+        name = topic.name
         offloaded_seq = self._handles.offloaded_seq(name)
         back, reached = self._in_remote(name, replace(op, at_seq=min(op.at_seq, offloaded_seq)), others)
         first = max(topic.inner.hot_floor, offloaded_seq + 1)
@@ -60,43 +100,21 @@ class WaitingDeletes:
         all_back = SeqSet.of_seqs(sorted(back))
         return Undeleted(op.op, all_back, SeqSet.of(()), SeqSet.of_seqs(sorted(reached)) - all_back)
 
-    def run(self, name: str, number: int | None, *, partial: bool, message: str) -> Undone:
-        """Undo the delete with that number, or with None the newest one that waits.
-
-        Raises `DeleteNotUndone`, and what `Undoing.run` raises.
-        """
-        self._log.check_writable()
-        op, others = self._wanted(self._log.get_topic(name), number)  # (PENDING-1)
-        twins = sorted((other for other in (op, *others) if _moment(other) == _moment(op)), key=lambda twin: twin.op)
-        with self._locks.of(name):
-            DirectCommits(self._parts).offload(name)
-            commit = self._commit_of(name, op, twins).commit
-            return Undoing(self._parts).run(name, commit.lsn, commit.vid, partial=partial, message=message)
-
-    def _wanted(self, topic: Topic, number: int | None) -> tuple[DeleteOp, tuple[DeleteOp, ...]]:
-        """Return the delete, and the others that wait."""
-        waiting = topic.inner.delete_ops()
-        op = next((op for op in reversed(waiting) if number in {None, op.op}), None)
-        if op is None:
-            which = "no delete waits" if number is None else f"delete {number} is none that waits"
-            named = ", ".join(f"delete:{op.op}" for op in waiting)
-            hint = f"these wait: {named}" if named else self._way_back(topic.name)
-            raise DeleteNotUndone(topic.name, f"{which} for its commit", hint)
-        return op, tuple(other for other in waiting if other.op != op.op)
-
-    def _way_back(self, name: str) -> str:
-        """Return how the newest commit is undone, if it took records away."""
+    def _way_back(self, name: str, number: int | None) -> str:
+        """Return how the newest commit is undone, if it took records away and no other one may be meant."""
         lists = f"`seglog log {name} --kind delete,evict,truncate` lists the commits that an undo takes back"
         try:
             history = self._parts.states.history(name)
         except Missing:
             return lists
+        if number is not None:
+            return f"if it has its commit, `seglog undo {name} lsn:N` takes that back: {lists}"
         past = next((past for past in history if past.commit.kind not in _OF_NO_RECORD), None)
         if past is None or past.commit.kind not in TAKES_AWAY:
             return lists
         return f"`seglog undo {name} {history.target_of(past.commit)}` undoes the newest commit"
 
-    def _in_remote(self, name: str, op: DeleteOp, others: tuple[DeleteOp, ...]) -> tuple[list[int], list[int]]:
+    def _in_remote(self, name: str, op: DeleteOp, others: Sequence[DeleteOp]) -> tuple[list[int], list[int]]:
         """Return the live records of the remote that `op` took and no other listed delete, and all that it took."""
         if self._handles.find(name) is None:
             return [], []
@@ -110,22 +128,32 @@ class WaitingDeletes:
         )
         return back, reached
 
-    def _commit_of(self, name: str, op: DeleteOp, twins: list[DeleteOp]) -> PastCommit:
-        """Return the commit of a delete that waits no longer (PENDING-2)."""
-        found: list[PastCommit] = []
-        for past in self._parts.states.history(name):
-            if past.commit.at_ts_ms < op.ts_ms:
-                break
-            if past.commit.kind in _KINDS and (past.commit.at_seq, past.commit.at_ts_ms) == _moment(op):
-                found.insert(0, past)
-        if len(found) == len(twins):
-            return found[twins.index(op)]
+    def _commit_of(self, name: str, op: DeleteOp) -> PastCommit:
+        """Return the commit of a delete that waits no longer."""
+        found = self._commits_of(name, op)
         if not found:
-            raise DeleteNotUndone(name, f"delete {op.op} took no record")
+            raise DeleteNotUndone(name, f"delete {op.op} has no commit, because other changes took its records")
+        if len(found) == 1:
+            return found[0]
         targets = ", ".join(f"lsn:{past.commit.lsn}" for past in found)
         hint = f"`seglog log {name}` tells them apart, and `seglog undo {name} lsn:N` takes one back"
-        raise DeleteNotUndone(name, f"delete {op.op} is one of these commits of one moment: {targets}", hint)
+        raise DeleteNotUndone(name, f"delete {op.op} has one of these commits of one moment: {targets}", hint)
 
+    def _commits_of(self, name: str, op: DeleteOp) -> list[PastCommit]:
+        """Return the commits that may be that of the delete, the newest first (PENDING-2)."""
+        try:
+            history = self._parts.states.history(name)
+        except Missing:
+            return []
+        since = takewhile(lambda past: past.commit.at_ts_ms >= op.ts_ms, history)
+        of_moment = [past for past in since if (past.commit.at_seq, past.commit.at_ts_ms) == (op.at_seq, op.ts_ms)]
+        return [past for past in of_moment if past.commit.kind in _KINDS and self._fits(name, op, past.commit)]
 
-def _moment(op: DeleteOp) -> tuple[int, int]:
-    return op.at_seq, op.ts_ms
+    def _fits(self, name: str, op: DeleteOp, commit: Commit) -> bool:
+        """Return whether the commit took records that the delete reaches."""
+        try:
+            seen = Undoing(self._parts).preview(name, commit.lsn, commit.vid)
+        except NotTakenBack:
+            return False
+        tag = None if op.tag is None else op.tag.removesuffix("*")
+        return all(op.reaches(seq, tag) for seq in (seen.first_seq, seen.last_seq))

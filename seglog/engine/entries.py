@@ -319,7 +319,7 @@ def apply_evict(state: TopicState, floors: Floors) -> None:
 
 def apply_delete(state: TopicState, op: DeleteOp) -> None:
     if state.config.keep_history:
-        state.last_deletes, state.new_deletes = state.last_deletes.forgotten(op.below), []
+        state.last_deletes, state.new_deletes = state.last_deletes.forgotten(op.at_seq + 1), []
     elif not state.new_deletes or state.new_deletes[-1][0].op < op.op:  # else an interrupted call has added it
         state.new_deletes.append((op, max(state.hot_floor, state.floors.evict_floor)))
     _reach(state, op)

@@ -265,8 +265,12 @@ def _publish(draft: Draft) -> None:
         state.ops = DeleteList((*meta.ops, *later))
     if state.pending:
         state.pending = DeleteList(state.pending.since(planned))
-    if draft.final is not None and draft.final.last_deletes is not None:
-        state.last_deletes, state.new_deletes = draft.final.last_deletes, state.new_deletes[len(draft.new_deletes) :]
+    if draft.final is not None and state.last_deletes is draft.last_deletes:  # else a delete forgot them meanwhile
+        if draft.final.last_deletes is not None:
+            state.last_deletes = draft.final.last_deletes
+        elif meta.config.keep_history:  # (LAST-2)
+            state.last_deletes = state.last_deletes.forgotten(draft.last_seq + 1)
+        state.new_deletes = state.new_deletes[len(draft.new_deletes) :]
     state.undeleted = None  # none came since: undeletes hold the checkpoint lock
     state.flagged_below = max(state.flagged_below, draft.deletes.below)
     state.truncate_ops = meta.truncate_ops  # no truncation came since: truncations hold the checkpoint lock

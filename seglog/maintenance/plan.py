@@ -39,6 +39,7 @@ from seglog.segments.segment import SegmentInfo, Sizes
 from seglog.values.config import TopicConfig
 from seglog.values.deletes import NO_DELETES, DeleteList, DeleteOp, MergedDeletes, TruncateOp
 from seglog.values.elsewhere import Elsewhere
+from seglog.values.last_deletes import LastDeletes
 from seglog.values.seq_set import SeqSet
 from seglog.wal.manifest import TopicMeta, WalPosition
 
@@ -89,6 +90,7 @@ class Draft:
     released: list[SegmentInfo]
     made_hot: int | None
     warm: tuple[SegmentInfo, ...]
+    last_deletes: LastDeletes
     new_deletes: tuple[tuple[DeleteOp, int], ...]
     final: TopicMeta | None = None
     warm_ops: DeleteList = field(default_factory=DeleteList)
@@ -111,14 +113,9 @@ class Draft:
         self.warm_ops = DeleteList(warm_ops)
         self.sizes = Sizes(tuple(self.sealed), self.warm)
         active = active_meta(self.active)
-        last = self.meta.last_deletes
-        self.final = replace(
-            self.meta,
-            sealed=self.sizes.segments,
-            active=active,
-            warm_ops=warm_ops,
-            last_deletes=None if last is None else last.added(self.new_deletes),
-        )
+        has_none = self.meta.last_deletes is None
+        last = None if has_none else self.last_deletes.added(self.new_deletes)
+        self.final = replace(self.meta, sealed=self.sizes.segments, active=active, warm_ops=warm_ops, last_deletes=last)
         return self.final
 
     def merge_deletes(self) -> None:
@@ -188,7 +185,10 @@ def _plan(engine: Engine, requests: Sequence[CheckpointRequest]) -> Plan:
         if own is not None or aged or has_news(state):
             plan.drafts.append(_draft(state, own or CheckpointRequest(state.name), seal=aged))
         else:
-            plan.others.append((state, state.to_meta()))
+            meta = state.to_meta()
+            if meta.last_deletes is not None and state.new_deletes:
+                meta = replace(meta, last_deletes=state.known_deletes)
+            plan.others.append((state, meta))
     return plan
 
 
@@ -292,6 +292,7 @@ def _draft(state: TopicState, request: CheckpointRequest, *, seal: bool) -> Draf
         released=released,
         made_hot=request.made_hot,
         warm=relocated(sealed) if has_moved else state.warm,
+        last_deletes=state.last_deletes,
         new_deletes=tuple(state.new_deletes),
     )
 

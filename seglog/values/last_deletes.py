@@ -3,7 +3,7 @@
 A flag says that a record is deleted, and no more. So the log remembers what each of the last deletes reached:
 
     ops            the last deletes that are not undone, oldest first: 16 at most, with `RANGES_MAX` ranges together
-    former         what all earlier ones reached, one delete for each tag: these records stay deleted
+    former         what all earlier ones and evictions reached, one for each tag: these records stay deleted
     unknown_below  below it, a record may have been taken by a delete that is in neither list
 
 LAST-1  Each delete has its seqs here, also one of all records below a seq. They begin with the first record that was
@@ -56,13 +56,15 @@ class LastDeletes:
         """Return the value after deletes, each with the first seq that was on this disk then (LAST-1)."""
         within = ((op, SeqSet.of([(first, op.at_seq)]) if op.seqs is None else op.seqs, first) for op, first in new)
         narrowed = ((op, seqs.within(first, op.below - 1)) for op, seqs, first in within)
-        ops = (*self.ops, *(replace(op, seqs=seqs) for op, seqs in narrowed if seqs))
+        reached = (*self.ops, *(replace(op, seqs=seqs) for op, seqs in narrowed if seqs))
+        ops = tuple(op for op in reached if op.evict_from is None)
+        evictions = tuple(replace(op, evict_from=None) for op in reached if op.evict_from is not None)
         count = max(len(ops) - OPS_MAX, 0)  # so many of them join the former ones
         while sum(map(_ranges, ops[count:])) > RANGES_MAX:
             count += 1
-        if not count:
+        if not count and not evictions:
             return replace(self, ops=ops)
-        former = MergedDeletes((*self.former, *ops[:count])).selective
+        former = MergedDeletes((*self.former, *evictions, *ops[:count])).selective
         if len(former) > _FORMER_TAGS_MAX or sum(map(_ranges, former)) > _FORMER_RANGES_MAX:
             return LastDeletes(ops[count:], (), max(self.unknown_below, *(op.below for op in former)))
         return LastDeletes(ops[count:], former, self.unknown_below)

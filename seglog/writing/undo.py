@@ -28,6 +28,7 @@ from seglog.format.frame import DELETED, LOST
 from seglog.maintenance.relocation import make_hot
 from seglog.maintenance.removal import advance_front
 from seglog.reading.read import tail_batch
+from seglog.reading.times import expired_seq
 from seglog.segments.batch import FrameBatch
 from seglog.segments.segment import SegmentInfo
 from seglog.segments.tags import reached_seqs
@@ -49,12 +50,12 @@ def undo_delete(engine: Engine, name: str, number: int | None, *, partial: bool)
     engine.check_form("an undo", 2)
     state = engine.state(name)
     with held_relocation(engine, state):
-        op = _wanted(state, number)
+        op = _wanted(engine, state, number)
         assert op.seqs is not None  # noqa: S101 - LAST-1
         for info in to_make_hot(engine, state, op.seqs):
             make_hot(engine, state, info)
         with engine.retention_lock, engine.checkpoint_lock:
-            op = _wanted(state, op.op)  # another caller may have undone it meanwhile
+            op = _wanted(engine, state, op.op)  # another caller may have undone it meanwhile
             plan = _checked(state, op, _plan(engine, state, op), partial=partial)
             undelete_locked(engine, state, plan.back, of=op.op)
         advance_front(engine, state)
@@ -63,27 +64,37 @@ def undo_delete(engine: Engine, name: str, number: int | None, *, partial: bool)
 
 def preview_undo(engine: Engine, name: str, number: int | None) -> Undeleted:
     """Return what `undo_delete` would bring back. Change nothing."""
+    engine.check_form("an undo", 2)
     state = engine.state(name)
-    op = _wanted(state, number)
+    op = _wanted(engine, state, number)
     with engine.checkpoint_lock:
         plan = _plan(engine, state, op)
     return _checked(state, op, plan, partial=bool(plan.back) or bool(plan.gone))
 
 
-def _wanted(state: TopicState, number: int | None) -> DeleteOp:
+def _wanted(engine: Engine, state: TopicState, number: int | None) -> DeleteOp:
+    """Return the delete with that number, or with None the newest one that took a record."""
     known = state.known_deletes.ops
     if state.config.keep_history:
         reason = "its archive undoes the deletes of a topic that keeps its history"
         raise DeleteNotUndone(state.name, reason, "`Archive.history.undo_delete`, or `seglog undo` with the remote")
-    op = known[-1] if known and number is None else state.known_deletes.find(number or 0)
-    others = ", ".join(f"delete:{other.op}" for other in known if other.evict_from is None)
-    hint: str | None = f"these can be: {others}" if others else None
+    op = state.known_deletes.find(number) if number is not None else _newest(engine, state)
+    others = ", ".join(f"delete:{other.op}" for other in known)
+    hint = f"these can be: {others}" if others else None
     if op is None:
         which = "no delete" if number is None else f"delete {number} is none that"
         raise DeleteNotUndone(state.name, f"{which} can be undone here", hint)
-    if op.evict_from is not None:
-        raise DeleteNotUndone(state.name, f"change {op.op} is an eviction, which only a remote takes back", hint)
     return op
+
+
+def _newest(engine: Engine, state: TopicState) -> DeleteOp | None:
+    known = state.known_deletes.ops
+    for op in reversed(known if len(known) > 1 else ()):
+        with engine.checkpoint_lock:
+            plan = _plan(engine, state, op)
+        if plan.back or plan.gone or plan.stay:
+            return op
+    return known[-1] if known else None
 
 
 def _checked(state: TopicState, op: DeleteOp, plan: Undeleted, *, partial: bool) -> Undeleted:
@@ -123,17 +134,23 @@ def _plan(engine: Engine, state: TopicState, op: DeleteOp) -> Undeleted:
     for other in listed if dropped else ():
         if other.seqs is not None and other.tag is None:
             dropped -= other.seqs
-    back, gone, stay = list[int](), list[int](), list[int]()
+    first_shown = max(state.floors.evict_floor, expired_seq(engine, state, seqs.first)) if seqs else 1
+    back, gone, stay = list[tuple[int, int]](), list[tuple[int, int]](), list[tuple[int, int]]()
     for first, entries, mine, theirs in _looked_up(engine, state, op, others):
         numbers = np.arange(first, first + len(entries))
         is_dead, is_lost = entries["flags"] & DELETED != 0, entries["flags"] & LOST != 0
-        taken = mine & ~is_lost
+        taken, is_hidden = mine & ~is_lost, numbers < first_shown
         is_gone = (entries["length"] == 0) | (is_dead & (numbers < known.unknown_below))
-        is_gone |= numbers < state.floors.evict_floor
-        stay += numbers[taken & theirs].tolist()
-        gone += numbers[taken & ~theirs & is_gone].tolist()
-        back += numbers[taken & ~theirs & ~is_gone].tolist()
-    return Undeleted(op.op, SeqSet.of_seqs(back), dropped | SeqSet.of_seqs(gone), SeqSet.of_seqs(stay))
+        stay += _ranges(first, taken & theirs & ~is_hidden)
+        gone += _ranges(first, taken & (is_hidden | (~theirs & is_gone)))
+        back += _ranges(first, taken & ~theirs & ~is_gone & ~is_hidden)
+    return Undeleted(op.op, SeqSet.of(back), dropped | SeqSet.of(gone), SeqSet.of(stay))
+
+
+def _ranges(first: int, mask: NDArray[Any]) -> Iterator[tuple[int, int]]:
+    """Yield the first and the last seq of each run of True. The mask begins at `first`."""
+    edges = (np.flatnonzero(np.diff(mask.astype(np.int8), prepend=0, append=0)) + first).tolist()
+    return ((begin, end - 1) for begin, end in zip(edges[::2], edges[1::2], strict=True))
 
 
 _Looked = tuple[int, NDArray[Any], NDArray[Any], NDArray[Any]]

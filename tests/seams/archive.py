@@ -213,7 +213,7 @@ def looks_of(service: Service) -> Mapping[str, Callable[[], Awaitable[None]]]:
 @contextmanager
 def after_a_waiting_delete_is_found(act: Callable[[], object]) -> Iterator[None]:
     """Call `act` between the look-up of a delete to undo and the lock of its topic, as another thread might."""
-    wanted = waiting_deletes.WaitingDeletes._wanted
+    wanted = waiting_deletes.WaitingDeletes._looked_up
 
     def found_and_act(*given: Any) -> Any:
         found = wanted(*given)
@@ -221,5 +221,5 @@ def after_a_waiting_delete_is_found(act: Callable[[], object]) -> Iterator[None]
         return found
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(waiting_deletes.WaitingDeletes, "_wanted", found_and_act)
+        patch.setattr(waiting_deletes.WaitingDeletes, "_looked_up", found_and_act)
         yield

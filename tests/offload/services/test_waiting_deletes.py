@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import pytest
 
@@ -158,10 +158,9 @@ def _again(archive: Archive) -> None:
     """Repeat an undo: of the delete, or as the error says of its commit."""
     try:
         archive.history.undo_delete("t", 1)
-    except DeleteNotUndone as committed:
-        if archive.history.newest_removal("t") is not None:
-            lsn = (committed.hint or "").removeprefix("`seglog undo t lsn:").partition("`")[0]
-            archive.history.undo_removal("t", int(lsn))
+    except DeleteNotUndone:
+        if (newest := archive.history.newest_removal("t")) is not None:
+            archive.history.undo_removal("t", newest.commit.lsn)
 
 
 @strided(61, part=8)
@@ -198,11 +197,12 @@ def test_deletes_of_one_moment_are_told_apart_or_named(tmp_path: Path, store: Me
         assert archive.history.undo_delete("t", first.number).first_seq == 5
         assert values(archive, "t") == ALL[:5]
         log.topic("t").append([b"g"])
-        one = archive.delete("t", seqs=[1])
-        archive.delete("t", seqs=[1])  # takes nothing, so it gets no commit
-        with pytest.raises(DeleteNotUndone, match=f"delete {one.number} is one of these commits of one moment") as told:
-            archive.history.undo_delete("t", one.number)
-        assert "`seglog log t` tells them apart" in (told.value.hint or "")
+        archive.delete("t", seqs=[4])
+        wide = archive.delete("t", seqs=[3, 4, 5])
+        hint = "`seglog log t` tells them apart"
+        with pytest.raises(DeleteNotUndone, match=f"delete {wide.number} has one of these") as told:
+            archive.history.undo_delete("t", wide.number)
+        assert hint in (told.value.hint or "")
 
 
 def test_what_cannot_be_undone(tmp_path: Path, store: MemoryStore) -> None:
@@ -221,6 +221,39 @@ def test_what_cannot_be_undone(tmp_path: Path, store: MemoryStore) -> None:
         with pytest.raises(DeleteNotUndone, match="its archive undoes the deletes"):
             log.topic("t").undo()
         nothing = archive.delete("t", tag="nobody")
+        commits = _kinds(archive)
         with pytest.raises(DeleteNotUndone, match=f"delete {nothing.number} took no record"):
             archive.history.undo_delete("t", nothing.number)
-        assert _hot(log) == values(archive, "t") == ALL[:5]
+        assert _kinds(archive) == commits, "a refusal commits nothing"
+        assert archive.history.undo_delete("t").records == 1, "the newest one that took a record"
+        assert _hot(log) == values(archive, "t") == ALL
+
+
+@pytest.mark.parametrize("later", [{"seqs": [5]}, {"start": 5, "end": 6}, {"tag": "odd"}])
+def test_a_later_delete_of_the_same_record_is_undone_first(
+    tmp_path: Path, store: MemoryStore, later: dict[str, Any]
+) -> None:
+    with opened(tmp_path / "one", store) as (log, archive):
+        _topic(log, archive)
+        first, second = archive.delete("t", start=3, end=5), archive.delete("t", **later)
+        before = _hot(log)
+        for call in (archive.history.preview_undo_delete, archive.history.undo_delete):
+            with pytest.raises(DeleteNotUndone, match="later deletes took records of delete 1 as well") as refused:
+                call("t", first.number)
+            assert refused.value.hint == f"first undo those: delete:{second.number}"
+        assert _hot(log) == before
+        assert CommitKind.DELETE not in _kinds(archive)
+
+
+def test_a_commit_of_the_same_moment_that_was_there_before_is_not_undone(tmp_path: Path, store: MemoryStore) -> None:
+    failing = _NoCommits(store)
+    failing.spared = 99
+    with opened(tmp_path / "one", failing, clock=HandClock(1_720_000_000_000)) as (log, archive):
+        ship(archive, log, "t", b"a", b"b", b"c")
+        assert archive.delete("t", start=2, end=3).lsn is not None
+        failing.spared = 0
+        waiting = archive.delete("t", seqs=[1])
+        failing.spared = 99
+        assert archive.history.undo_delete("t").first_seq == 1
+        assert waiting.lsn is None
+        assert _hot(log) == values(archive, "t") == [b"a"]
