@@ -119,10 +119,15 @@ class Copy:
 
     def __init__(self) -> None:
         # The modules tempfile and shutil take as long to import as a copy does.
-        places = (os.environ.get("TMPDIR", ""), "/tmp", "/var/tmp")  # noqa: S108 - nobody else may look into ours
-        place = next((place for place in places if os.access(place, os.W_OK | os.X_OK)), ".")
-        self.name = os.path.abspath(f"{place}/seglog-{os.urandom(16).hex()}")
-        os.mkdir(self.name, 0o700)
+        places = (os.environ.get("TMPDIR"), "/tmp", "/var/tmp", ".")  # noqa: S108 - nobody else may look into ours
+        for place in filter(None, places):
+            self.name = os.path.abspath(f"{place}/seglog-{os.urandom(16).hex()}")
+            try:
+                os.mkdir(self.name, 0o700)
+                break
+            except OSError:
+                if place == ".":
+                    raise
         self.cleanup = weakref.finalize(self, _remove, self.name, os.getpid())
 
 

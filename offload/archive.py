@@ -44,6 +44,7 @@ from seglog.format.frame import LABEL_MAX_BYTES, MIN_FRAME_BYTES
 from seglog.process import closing_after
 from seglog.values.config import SETTINGS_FILE
 from seglog.values.deletes import where_of
+from seglog.values.names import check_topic_name
 from seglog.values.protocols import DeleteArguments
 
 if TYPE_CHECKING:
@@ -251,7 +252,7 @@ class Archive(Owned):
         Raises `NoSuchBranch` if the branch does not exist. If a plain topic does not exist, its first append creates
         it.
         """
-        return self._parts.takeover.topic(name)
+        return self._parts.takeover.topic(check_topic_name(name))
 
     @checked
     def delete(self, name: str, *, message: str = "", **conditions: Unpack[DeleteArguments]) -> Removed:

@@ -31,8 +31,9 @@ def main() -> None:
         from offload.cli.streams import accept_any_text, flush_output, open_closed_streams
 
         gc.set_threshold(_YOUNG_OBJECTS)
-        gc.callbacks.append(_search_more_often)
-        atexit.register(gc.callbacks.clear)  # at the end of Python they could import nothing
+        if _search_more_often not in gc.callbacks:
+            gc.callbacks.append(_search_more_often)
+            atexit.register(gc.callbacks.remove, _search_more_often)  # at the end of Python it could import nothing
         atexit.register(gc.freeze)  # else Python looks for cycles in all objects once more at its end
         open_closed_streams()
         accept_any_text()
@@ -44,10 +45,12 @@ def main() -> None:
 
 
 def _search_more_often(_phase: str, _told: object) -> None:
-    """Search for cycles as a process does that runs long. A short command ends before the first search."""
+    """Search for cycles as a process does that runs long. A short command ends before the first search.
+
+    It stays a callback: Python would skip the next one, of whatever program, if this one removed itself.
+    """
     import gc
 
-    gc.callbacks.remove(_search_more_often)
     gc.set_threshold(_YOUNG_OBJECTS // 100)
 
 

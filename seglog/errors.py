@@ -188,7 +188,7 @@ __all__ = [
 
 def is_own(error: BaseException) -> bool:
     """Return whether the error is one of the log. What a cold tier or a store raises by itself is not."""
-    return type(error).__module__ in (__name__, SeglogError.__module__)
+    return type(error).__module__ == __name__
 
 
 class InvalidFrame(Corrupt):
@@ -796,3 +796,7 @@ class WrongSize(Misuse):
     exact: int
     size: int
     message = "the item at offset {offset} of section {section} has {size} bytes, not {exact}"
+
+
+for _name in __all__:  # a traceback names each class as callers import it, wherever it is defined
+    globals()[_name].__module__ = __name__

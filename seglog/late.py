@@ -44,6 +44,8 @@ def import_now() -> None:
     """
     import logging  # noqa: F401 - of the first warning
 
+    import seglog.writing.stream  # noqa: F401 - of the first `append_stream`
+
     dtypes.ENTRIES, np.zeros  # noqa: B018 - the first use of a name imports its module
     for module in (append, batches, checkpoint, conditions, eviction, follow, plan, relocation, sealed, write):
         module.__name__  # noqa: B018 - the same

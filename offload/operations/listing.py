@@ -171,7 +171,7 @@ COMMANDS = {
         'no way back. Example: seglog truncate orders --from 4711 --yes',
         (
             ListedParameter('topic', 'str', 'TOPIC or TOPIC@BRANCH.', (), is_required=True, is_topic=True, metavar='TOPIC', names='topic'),
-            ListedParameter('start', 'int', 'The first seq to remove.', ('--from',), is_required=True, least=1),
+            ListedParameter('start', 'int', 'The first seq to remove.', ('--from',), is_required=True),
             ListedParameter('message', 'str', 'Why. The commit or the oplog keeps it.', ('-m', '--message'), default=''),
             ListedParameter('dry_run', 'bool', 'Show what would go, and change nothing.', ('--dry-run',), default=False),
             ListedParameter('yes', 'bool', 'Do it without a question.', ('--yes',), default=False),

@@ -265,7 +265,7 @@ def evict(
 def truncate(
     directory: Directory,
     topic: TopicName,
-    start: Annotated[int, About("The first seq to remove.", "--from", least=1)],
+    start: Annotated[int, About("The first seq to remove.", "--from")],
     message: Reason = "",
     dry_run: DryRun = False,
     yes: Yes = False,
@@ -316,7 +316,7 @@ def _check_floor(directory: Directory, topic: str, seq: int) -> None:
     if not directory.log.has_topic(topic):
         return
     handle = directory.log.get_topic(topic)
-    if handle.config.keep_history and handle.config.ttl_ms:
+    if seq and handle.config.keep_history and handle.config.ttl_ms:
         return  # `evict_floor` counts expired records, below which a topic with history may be truncated
     floor = (
         handle.inner.evict_floor

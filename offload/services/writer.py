@@ -102,6 +102,8 @@ class Writer:
 
     def _take(self, name: str, where: DeleteWhere, act: Callable[[Topic], DeleteOp], message: str) -> Removed:
         topic = self._log.get_topic(self._parts.takeover.topic(name).name)
+        if where.is_none and where.epoch in (None, topic.epoch):
+            return Removed(0, None)
         if topic.config.durability == "ephemeral":
             return take_here(topic, where, lambda: act(topic))
         self._handles.keep_deletes(name)

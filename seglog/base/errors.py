@@ -29,11 +29,14 @@ caller, with the hint.
 
 from __future__ import annotations
 
+import math
 import os
 import reprlib
 from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any, ClassVar, Self, dataclass_transform
+
+_MOST_CHARACTERS = 4096
 
 
 @dataclass_transform()
@@ -73,7 +76,7 @@ class SeglogError(Exception):
         return error
 
     def fields(self) -> dict[str, Any]:
-        """Return the fields of the error for `told`. What is no number, text, bool or None becomes a text."""
+        """Return the fields of the error for `told`. What JSON lacks becomes a text, and a long text is cut."""
         own = {name: value for name, value in vars(self).items() if not name.startswith("_") and name != "hint"}
         return {name: _plain(value) for name, value in own.items()}
 
@@ -85,9 +88,11 @@ class SeglogError(Exception):
 
 
 def _plain(value: object) -> object:
-    if value is None or isinstance(value, (str, int, float)):
-        return value
-    return os.fspath(value) if isinstance(value, os.PathLike) else reprlib.repr(value)
+    value = os.fspath(value) if isinstance(value, os.PathLike) else value
+    if isinstance(value, str):
+        return value[:_MOST_CHARACTERS]
+    is_plain = value is None or isinstance(value, int) or (isinstance(value, float) and math.isfinite(value))
+    return value if is_plain else reprlib.repr(value)
 
 
 class Corrupt(SeglogError):

@@ -20,7 +20,7 @@ __all__ = ["Later", "import_without", "logger", "pattern"]
 
 
 class _Imported:
-    """Holds the names of a module. A look-up here costs as much as one in the module.
+    """Holds the names of a module. A look-up here costs about as much as one in the module.
 
     A name that the module makes in a `__getattr__` of its own comes from there.
     """
@@ -52,8 +52,8 @@ class Later:
 
 def import_without(rare: str, module: str) -> None:
     """Import a module, and the rare one, which it imports, when it first uses a name of that one."""
-    if rare not in sys.modules:
-        late = sys.modules[rare] = Later(rare)  # type: ignore[assignment]
+    late: Any = Later(rare)
+    if sys.modules.setdefault(rare, late) is late:
         try:
             importlib.import_module(module)
         finally:

@@ -113,8 +113,13 @@ def _own_error(title: str | None, report: dict[str, Any]) -> SeglogError | None:
     if not isinstance(fields, dict) or title not in errors.__all__:
         return None
     kind: type[SeglogError] = getattr(errors, title)
-    path = {"path": Path(fields["path"])} if "path" in fields else {}
-    return kind.told(str(report.get("detail") or report.get("message")), report.get("hint"), fields | path)
+    types = {**vars(kind).get("__annotations__", {}), **getattr(vars(kind).get("__init__"), "__annotations__", {})}
+    names = [name for name, declared in types.items() if declared in ("Path", "Path | None")]
+    try:
+        paths = {name: Path(fields[name]) for name in names if fields.get(name) is not None}
+    except TypeError:  # no text
+        return None
+    return kind.told(str(report.get("detail") or report.get("message")), report.get("hint"), fields | paths)
 
 
 def failure_of(report: Mapping[str, Any]) -> DaemonError:

@@ -89,6 +89,7 @@ def delete_of(topic: str, conditions: DeleteArguments, message: str = "") -> Ask
 
 
 def evict_of(topic: str, before: int, message: str = "") -> Asking[Removed]:
+    before = max(1, before)  # below 1 there is nothing, and the command refuses 0 as mistyped
     return _asking("evict", topic, _removed("evicted"), before=before, yes=True, message=message)
 
 

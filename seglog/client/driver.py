@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, TypeVar
 from seglog.client.answers import bounds_of, fit
 from seglog.client.commands import Asking, delete_of
 from seglog.client.connections import Answer, Broken, Connections, Lost, Outcome, Request
-from seglog.client.reading import ArrowReading, Following, Lookup, Reading
+from seglog.client.reading import ArrowReading, Following, Lookup, Reading, is_looked_up_here
 from seglog.client.requests import bounds_request
 from seglog.client.retries import Call, Retries, after, is_reached
 from seglog.errors import DaemonError
@@ -53,15 +53,18 @@ class Driver:
         return asking.result(self.ask(asking.request))
 
     def delete(self, topic: str, conditions: DeleteArguments, message: str = "") -> Removed:
-        """Delete records. If the daemon does not take the pattern, look for it here."""
-        try:
-            return self.result(delete_of(topic, conditions, message))
-        except DaemonError as refused:
-            if conditions.get("grep") is None or refused.title != "InvalidParameters":
-                raise
+        """Delete records. Look for a pattern here if the daemon does not take it, or may read it in another way."""
+        asking = delete_of(topic, conditions, message)
+        if not is_looked_up_here(conditions):
+            try:
+                return self.result(asking)
+            except DaemonError as refused:
+                if conditions.get("grep") is None or refused.title != "InvalidParameters":
+                    raise
         request = bounds_request(topic)
         lookup = Lookup(topic, conditions, bounds_of(request, self.ask(request)))
-        found = lookup.found(self.items(lookup.reading))
+        takes = lookup.takes
+        found = lookup.found([item.seq for item in self.items(lookup.reading) if takes(item)])
         return self.result(delete_of(topic, found, message))
 
     def exchange(self, request: Request, on_written: Callable[[], None]) -> Outcome:

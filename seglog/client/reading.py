@@ -24,9 +24,9 @@ A read as batches of Apache Arrow is one of pages. Each page is a request of its
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias, TypeGuard
 
 from seglog.base.values import dataclass
 from seglog.client.answers import error_of_line, fit, unfit
@@ -200,9 +200,18 @@ def _item_of_line(line: bytes) -> _Item | SeglogError:
         return DaemonError(f"a line of the answer is no record: {error}", 1)
 
 
+_OTHER_IN_RE2 = ("$", "[:", r"\s", r"\S", r"\B", "(?", "{,")
+
+
+def is_looked_up_here(conditions: DeleteArguments) -> bool:
+    """Return whether the daemon's RE2 might read the `grep` in another way than Python, by which a log deletes."""
+    pattern = conditions.get("grep")
+    return pattern is not None and any(part in pattern for part in _OTHER_IN_RE2)
+
+
 @dataclass(frozen=True, slots=True)
 class Lookup:
-    """A look for the records of a delete whose `grep` the daemon does not take."""
+    """A look for the records of a delete by `grep`, where the daemon does not look."""
 
     topic: str
     conditions: DeleteArguments
@@ -217,15 +226,20 @@ class Lookup:
         asked = Asked(max(1, where.start or 1), last, since_ms, until_ms, self.conditions.get("tag"), gaps=True)
         return Reading(self.topic, asked)
 
-    def found(self, items: Iterable[_Item]) -> DeleteArguments:
-        """Return the delete of those of the items that it takes: their seqs, in the epoch of the look."""
-        where, has_pattern = given_where(self.conditions), pattern_of(self.conditions.get("grep") or "")
-        seqs = [
-            item.seq
-            for item in items
-            if isinstance(item, Record) and has_pattern(item.value) and (where.seqs is None or item.seq in where.seqs)
-        ]
-        return {"seqs": seqs, "epoch": self.bounds.epoch if where.epoch is None else where.epoch}
+    @property
+    def takes(self) -> Callable[[_Item], TypeGuard[Record]]:
+        """Return the function that tells whether the delete takes an item of the reading."""
+        seqs, has_pattern = given_where(self.conditions).seqs, pattern_of(self.conditions.get("grep") or "")
+
+        def takes(item: _Item) -> TypeGuard[Record]:
+            return isinstance(item, Record) and bool(has_pattern(item.value)) and (seqs is None or item.seq in seqs)
+
+        return takes
+
+    def found(self, seqs: Iterable[int]) -> DeleteArguments:
+        """Return the delete of the records with these seqs, in the epoch of the look."""
+        epoch = self.conditions.get("epoch")
+        return {"seqs": seqs, "epoch": self.bounds.epoch if epoch is None else epoch}
 
 
 @dataclass(frozen=True, slots=True)

@@ -152,6 +152,11 @@ class DeleteWhere:
             raise InvalidSetting("delete", "needs before, tag, start, end or seqs")
         self.check_seqs()
 
+    @property
+    def is_none(self) -> bool:
+        """Return whether no record can meet the conditions."""
+        return self.before in (0, 1) or self.end == 0 or (self.seqs is not None and not self.seqs)
+
     def check_seqs(self) -> None:
         if self.start is not None and self.end is not None and self.end < self.start:
             raise InvalidArgument("end", self.end, f"a seq from start ({self.start}) on")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import errno
 import os
 import sqlite3
 import stat
@@ -16,7 +17,7 @@ import pytest
 
 from catalog.errors import FormatUnsupported, InvalidArgument, InvalidObject, LocalCatalogUnavailable
 from catalog.format.keys import Key
-from catalog.local import Attempt, LocalCatalog
+from catalog.local import Attempt, Copy, LocalCatalog
 from tests.catalog.samples import sid, vid
 from tests.seams.catalog import connection_of
 from tests.worlds.local_rows import FULL, HANDLE, PENDING
@@ -229,3 +230,29 @@ def test_a_truncation_cuts_the_attempts_of_its_state_and_takes_those_from_its_se
             found = [(each.first_seq, each.last_seq) for each in catalog.attempts("t") if each.state == "published"]
             assert found == left
         assert [each.first_seq for each in catalog.attempts("t")] == [1, 31]
+
+
+def test_a_copy_goes_to_the_next_place_if_one_has_no_room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    make, tried = os.mkdir, list[str]()
+
+    def full(name: str, mode: int = 0o777) -> None:
+        tried.append(os.path.dirname(name))
+        if len(tried) <= fails:
+            raise OSError(errno.ENOSPC, f"no room {len(tried)}")
+        make(name, mode)
+
+    (tmp_path / "here").mkdir()
+    monkeypatch.chdir(tmp_path / "here")
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    monkeypatch.setattr("os.mkdir", full)
+    places = [str(tmp_path), "/tmp", "/var/tmp", str(tmp_path / "here")]
+    for fails in (0, 1, 3):
+        tried.clear()
+        copy = Copy()
+        assert tried == places[: fails + 1]
+        assert stat.S_IMODE(os.stat(copy.name).st_mode) == 0o700
+        copy.cleanup()
+    tried.clear()
+    fails = 4
+    with pytest.raises(OSError, match="no room 4"):
+        Copy()

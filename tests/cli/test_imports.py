@@ -129,6 +129,18 @@ def test_a_module_that_uses_the_rare_one_at_once_gets_it(tmp_path: Path, monkeyp
     assert importlib.import_module("using_needed").value == 7
 
 
+def test_the_first_stream_needs_no_file_descriptor(tmp_path: Path) -> None:
+    code = (
+        "import resource, seglog\n"
+        f"log = seglog.open({str(tmp_path / 'data')!r})\n"
+        "log.topic('t').append([b'one'])\n"
+        "resource.setrlimit(resource.RLIMIT_NOFILE, (0, 0))\n"
+        "print(log.topic('t').append_stream([b'two']).seqs)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.stdout == "range(2, 3)\n", done.stderr
+
+
 def test_a_log_that_is_opened_for_changes_has_imported_what_changes_it(monkeypatch: pytest.MonkeyPatch) -> None:
     names = {*late.__all__} - {"import_now"}
     for name in names:

@@ -56,7 +56,7 @@ def history(log: AnyLog, name: str) -> list[object]:
     topic.delete(grep="^f", start=5, since_ms=times[0], until_ms=times[-1])
     told += [[record.seq for record in topic.read()]]
     topic.delete(since_ms=times[-1] + 60_000)
-    told += [type(topic.evict(3))]
+    told += [type(topic.evict(0)), topic.bounds().earliest_seq, type(topic.evict(3))]
     told += [[_plain(item) for item in topic.read(1, gaps=True)]]
     topic.seal()
     told += [_bounds(topic.bounds())]
@@ -109,7 +109,7 @@ async def history_in_loop(log: AnyAsyncLog, name: str) -> list[object]:
     await topic.delete(grep="^f", start=5, since_ms=times[0], until_ms=times[-1])
     told += [[record.seq async for record in topic.read()]]
     await topic.delete(since_ms=times[-1] + 60_000)
-    told += [type(await topic.evict(3))]
+    told += [type(await topic.evict(0)), (await topic.bounds()).earliest_seq, type(await topic.evict(3))]
     told += [[_plain(item) async for item in topic.read(1, gaps=True)]]
     await topic.seal()
     told += [_bounds(await topic.bounds())]
@@ -130,7 +130,8 @@ def archive_history(archive: AnyArchive, log: AnyLog, name: str) -> list[object]
     done = archive.offload(name)
     told: list[object] = [(done.offloaded_seq, done.released_seq, done.unsealed_records)]
     told += [archive.delete(name, start=3, end=4, message="too many"), archive.evict(name, 2)]
-    told += [archive.truncate(name, 9, message="too late")]
+    told += [archive.delete(name, seqs=[]), archive.delete(name, grep="no such"), archive.delete(name, grep=r"9\s")]
+    told += [archive.evict(name, 0), archive.truncate(name, 9, message="too late")]
     half = archive.restore(name, to="seq:5", name="half")
     told += [(half.records, half.last_seq, half.last_ts_ms > 0), [record.seq for record in topic.read(gaps=False)]]
     archive.restore(name, to="seq:5", name="more")
@@ -172,7 +173,16 @@ DELETES: list[seglog.DeleteArguments] = [
     {"grep": r"\pN"},
     {"grep": r"(?=one|two)", "tag": "eu"},
     {"grep": r"(o)(?!\1)", "end": 1, "since_ms": 0},
+    {"grep": "[0[:digit:]]"},
+    {"grep": r"^\s"},
+    {"grep": r"six\S"},
+    {"grep": r"^\B"},
+    {"grep": "(?i)\xe9"},
+    {"grep": "e$", "seqs": range(1, 9), "epoch": 0},
+    {"grep": "^fiv{,2}e", "start": 2},
+    {"grep": "e$", "epoch": 7},
 ]
+_VALUES = [b"one", b"two", b"three", b"four", b"five", b"line\n", b"\vsix\v", b"", b"a:]", "\xc9".encode()]
 
 
 def deletes(log: AnyLog) -> list[object]:
@@ -180,7 +190,7 @@ def deletes(log: AnyLog) -> list[object]:
     told: list[object] = []
     for number, conditions in enumerate(DELETES):
         topic = log.topic(f"deletes-{number}")
-        topic.append([b"one", b"two", b"three", b"four", b"five"], tag="eu")
+        topic.append(_VALUES, tag="eu")
         try:
             told.append(type(topic.delete(**conditions)))
         except seglog.SeglogError as error:
@@ -198,7 +208,7 @@ async def deletes_in_loop(log: AnyAsyncLog) -> list[object]:
     told: list[object] = []
     for number, conditions in enumerate(DELETES):
         topic = log.topic(f"loop-{number}")
-        await topic.append([b"one", b"two", b"three", b"four", b"five"], tag="eu")
+        await topic.append(_VALUES, tag="eu")
         try:
             told.append(type(await topic.delete(**conditions)))
         except seglog.SeglogError as error:
@@ -218,6 +228,9 @@ def refusals(archive: AnyArchive, log: AnyLog, name: str) -> list[object]:
     archive.open_for_append(f"{name}@there").append([b"more"])
     calls: list[tuple[Callable[[], object], type[seglog.SeglogError]]] = [
         (lambda: topic.truncate(1), seglog.NotTruncatable),
+        (lambda: topic.truncate(0), seglog.NotTruncatable),
+        (lambda: archive.truncate(name, 0), seglog.NotTruncatable),
+        (lambda: archive.open_for_append("a/b"), seglog.InvalidTopicName),
         (lambda: topic.truncate(99), seglog.SeqOutOfRange),
         (lambda: topic.append([b"x"], durability="paper"), seglog.InvalidSetting),
         (lambda: topic.append([b"x" * (2**24 + 1)]), seglog.RecordTooLarge),

@@ -87,8 +87,8 @@ class _Topics:
             if key not in _TRUNCATE_KEYS:
                 raise UnsupportedOption(key, _TRUNCATE_KEYS)
         seq = given.pop("seq", None)
-        if type(seq) is not int or not 1 <= seq <= WHOLE_MAX:
-            raise InvalidOption("seq", "must be a whole number from 1 on: the first seq to remove")
+        if type(seq) is not int or not 0 <= seq <= WHOLE_MAX:
+            raise InvalidOption("seq", "must be a whole number: the first seq to remove")
         check_open(name)
         command = COMMANDS["truncate"]
         values = command.arguments({"yes": True, **given, "topic": name, "start": seq})

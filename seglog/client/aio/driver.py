@@ -20,7 +20,7 @@ from seglog.client.address import SOCKET_FILE, Address
 from seglog.client.answers import bounds_of, fit
 from seglog.client.commands import Asking, delete_of
 from seglog.client.connections import CLOSED, Answer, Broken, Lost, Outcome, Request
-from seglog.client.reading import ArrowReading, Following, Lookup, Reading
+from seglog.client.reading import ArrowReading, Following, Lookup, Reading, is_looked_up_here
 from seglog.client.requests import bounds_request
 from seglog.client.retries import Call, Retries, after, is_reached
 from seglog.errors import DaemonError, NotInstalled
@@ -180,15 +180,18 @@ class AsyncDriver:
         return asking.result(await self.ask(asking.request))
 
     async def delete(self, topic: str, conditions: DeleteArguments, message: str = "") -> Removed:
-        """Delete records. If the daemon does not take the pattern, look for it here."""
-        try:
-            return await self.result(delete_of(topic, conditions, message))
-        except DaemonError as refused:
-            if conditions.get("grep") is None or refused.title != "InvalidParameters":
-                raise
+        """Delete records. Look for a pattern here if the daemon does not take it, or may read it in another way."""
+        asking = delete_of(topic, conditions, message)
+        if not is_looked_up_here(conditions):
+            try:
+                return await self.result(asking)
+            except DaemonError as refused:
+                if conditions.get("grep") is None or refused.title != "InvalidParameters":
+                    raise
         request = bounds_request(topic)
         lookup = Lookup(topic, conditions, bounds_of(request, await self.ask(request)))
-        found = lookup.found([item async for item in self._items(lookup.reading)])
+        takes = lookup.takes
+        found = lookup.found([item.seq async for item in self._items(lookup.reading) if takes(item)])
         return await self.result(delete_of(topic, found, message))
 
     async def exchange(self, request: Request, on_written: Callable[[], Any]) -> Outcome:

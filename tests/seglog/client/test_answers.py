@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import http.server
+import json
 import threading
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -84,6 +86,37 @@ def test_an_error_comes_with_the_fields_that_the_daemon_tells() -> None:
     error = error_of(Request("GET", "/"), Answer(507, {}, told), "there")
     assert isinstance(error, seglog.DiskFull)
     assert (str(error), error.hint, str(error.path), error.operation) == ("no space", "free some", "/d", "a")
+
+
+def test_a_path_of_an_error_is_a_path_as_in_a_log() -> None:
+    for error in (
+        seglog.SameFile(Path("/hot"), Path("/warm")),
+        seglog.SameFile(Path("/hot"), None),
+        seglog.WarmDirectoryNotApart(Path("/warm"), Path("/data"), "why"),
+        seglog.DirectoryInUse(Path("/data"), "a program"),
+    ):
+        report = {"title": type(error).__name__, "detail": str(error), "fields": error.fields()}
+        there = error_of(Request("GET", "/"), Answer(409, {}, json.dumps(report).encode()), "there")
+        assert type(there) is type(error)
+        assert {**vars(there), "hint": error.hint, "__notes__": error.__notes__} == vars(error)
+
+
+@pytest.mark.parametrize("path", [b"7", b"[]", b'{"a": 1}', b"true"])
+def test_a_path_that_is_no_text_is_an_error_of_the_daemon(path: bytes) -> None:
+    body = b'{"title": "DirectoryInUse", "detail": "why", "fields": {"path": %s, "holder": "a program"}}' % path
+    error = error_of(Request("GET", "/"), Answer(409, {}, body), "there")
+    assert isinstance(error, seglog.DaemonError)
+    assert str(error) == "why"
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [(1e300, 1e300), (float("nan"), "nan"), (float("-inf"), "-inf"), ("x" * 9999, "x" * 4096), (b"x", "b'x'")],
+)
+def test_the_fields_of_an_error_fit_into_an_answer(given: object, told: object) -> None:
+    fields = seglog.InvalidArgument("seq", given, "a seq").fields()
+    assert fields["given"] == told
+    assert json.loads(json.dumps(fields, allow_nan=False)) == fields
 
 
 @pytest.mark.parametrize("title", ["NoSuchError", "SeglogError.fields", "__all__", "reprlib"])
