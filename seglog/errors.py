@@ -796,7 +796,3 @@ class WrongSize(Misuse):
     exact: int
     size: int
     message = "the item at offset {offset} of section {section} has {size} bytes, not {exact}"
-
-
-for _name in __all__:  # a traceback names each class as callers import it, wherever it is defined
-    globals()[_name].__module__ = __name__

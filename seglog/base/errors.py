@@ -37,12 +37,14 @@ from types import MappingProxyType
 from typing import Any, ClassVar, Self, dataclass_transform
 
 _MOST_CHARACTERS = 4096
+_SHOWN_IN = "seglog.errors"  # a traceback names the classes as callers import them
 
 
 @dataclass_transform()
 class SeglogError(Exception):
     """The root of the errors. `exit_code` is the exit code of a command that fails with the error."""
 
+    __module__ = _SHOWN_IN
     exit_code: ClassVar[int] = 1
     message: ClassVar[str] = ""
     hint: str | None = None
@@ -50,6 +52,7 @@ class SeglogError(Exception):
     _defaults: ClassVar[Mapping[str, Any]] = MappingProxyType({})
 
     def __init_subclass__(cls) -> None:
+        cls.__module__ = _SHOWN_IN if cls.__module__ == __name__ else cls.__module__
         own = vars(cls).get("__annotations__", {})
         fields = tuple(name for name, kind in own.items() if not str(kind).startswith("ClassVar"))
         cls._fields += fields

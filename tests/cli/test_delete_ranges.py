@@ -167,11 +167,11 @@ def test_what_undo_says_of_a_delete_that_it_cannot_take_back(run: Run, tmp_path:
     assert run("init").code == 0
     run("append", "t", stdin=b"".join(LINES))
     refused = run("undo", "t")
-    assert (refused.code, refused.err) == (4, "seglog: t: no delete can be undone here; nothing was changed\n")
+    assert (refused.code, refused.err) == (4, "seglog: t: no delete can be undone here\n")
     done = _json(run, "delete", "t", "--from", "2", "--to", "3", "--yes")
     assert done["undo"] == f"seglog undo t delete:{done['number']}"
     for arguments, code, words in (
-        (("t", "delete:9"), 4, "delete 9 is none that can be undone here; nothing was changed. These can be: delete:1"),
+        (("t", "delete:9"), 4, "delete 9 is none that can be undone here. These can be: delete:1"),
         (("t", "delete:0"), 2, "these numbers are from 1 to"),
         (("t", "delete:x"), 2, "'delete:x' is neither lsn:N nor delete:N"),
         (("t", "lsn:1"), 2, "has no remote"),

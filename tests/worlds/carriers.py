@@ -178,7 +178,8 @@ DELETES: list[seglog.DeleteArguments] = [
     {"grep": r"six\S"},
     {"grep": r"^\B"},
     {"grep": "(?i)\xe9"},
-    {"grep": "e$", "seqs": range(1, 9), "epoch": 0},
+    {"grep": "e$", "seqs": range(2, 9)},
+    {"grep": r"e\Z"},
     {"grep": "^fiv{,2}e", "start": 2},
     {"grep": "e$", "epoch": 7},
 ]
