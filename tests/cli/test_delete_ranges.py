@@ -16,7 +16,10 @@ LINES = [b"good %d\n" % number for number in range(1, 13)]
 GARBAGE = [b"NaN %d\n" % number for number in range(1, 5)]
 
 
-@pytest.fixture(params=["hot", "cold", "half", "no remote"])
+_LONG = [pytest.param(each, marks=pytest.mark.long) for each in ("hot", "cold")]
+
+
+@pytest.fixture(params=["half", "no remote", *_LONG])
 def night(run: Run, tmp_path: Path, request: pytest.FixtureRequest) -> Run:
     """Topic `t`: seq 1 to 6 are good, 7 to 10 are garbage of web1 between good lines of web2, then good ones."""
     remote = () if request.param == "no remote" else ("--remote", (tmp_path / "remote").as_uri())

@@ -205,6 +205,7 @@ def test_upgrade_says_what_it_does_and_is_done_once(tmp_path: Path, remote: str,
     assert b"form 1" not in command("status", directory=writer).stdout
 
 
+@pytest.mark.long
 def test_a_directory_that_was_taken_over_does_not_upgrade_the_volume_of_its_successor(
     tmp_path: Path, remote: str, writer: Path
 ) -> None:
@@ -220,6 +221,7 @@ def test_a_directory_that_was_taken_over_does_not_upgrade_the_volume_of_its_succ
     works("offload", "orders", directory=successor)
 
 
+@pytest.mark.long
 def test_what_is_new_has_the_newest_form_and_a_branch_that_of_its_parent(
     tmp_path: Path, remote: str, writer: Path
 ) -> None:
@@ -263,6 +265,7 @@ def test_a_writer_goes_on_after_an_upgrade_took_the_place_of_its_commit(
         assert [record.value for record in archive.read("orders")] == [*LINES.split(), b"late"]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("when", ["before", "after"])
 def test_a_kill_at_the_commit_of_an_upgrade_leaves_one_form_or_the_other(
     when: str, tmp_path: Path, remote: str, writer: Path

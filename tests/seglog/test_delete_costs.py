@@ -33,7 +33,7 @@ READS: dict[str, Callable[[Topic], int]] = {
 }
 
 
-@pytest.fixture(params=[False, True], ids=["", "keep_history"])
+@pytest.fixture(params=[pytest.param(False, id=""), pytest.param(True, id="keep_history", marks=pytest.mark.long)])
 def log(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Log]:
     with seglog.open(tmp_path / "data", settings=SETTINGS, upkeep=InCaller) as log:
         topic = log.create_topic("t", TopicConfig(durability="memory", keep_history=request.param))

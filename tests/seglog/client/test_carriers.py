@@ -6,6 +6,7 @@ import asyncio
 import inspect
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -81,19 +82,25 @@ def test_the_arguments_of_an_append_are_declared_once() -> None:
     assert list(AppendOptions._fields) == [*protocols.LogAppendArguments.__annotations__]
 
 
-def test_the_same_calls_have_the_same_results_in_each_carrier(tmp_path: Path) -> None:
+@pytest.fixture(scope="module")
+def daemon(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """Return the address of a daemon without a remote. Each test takes another topic."""
+    directory = tmp_path_factory.mktemp("served")
+    seglog.open(directory).close()
+    with served(directory, ""):
+        yield f"unix:{directory}"
+
+
+def test_the_same_calls_have_the_same_results_in_each_carrier(tmp_path: Path, daemon: str) -> None:
     async def both(log: aio.AsyncLog, client: client_aio.AsyncClient) -> list[object]:
         async with log as opened, client as connected:
             return [await history_in_loop(opened, "looped"), await history_in_loop(connected, "looped")]
 
     with seglog.open(tmp_path / "log") as log:
-        expected = history(log, "t")
-    seglog.open(tmp_path / "served").close()
-    with served(tmp_path / "served", ""), seglog.connect(f"unix:{tmp_path / 'served'}") as client:
-        assert history(client, "t") == expected
-        here, there = asyncio.run(
-            both(aio.open(tmp_path / "looped"), client_aio.connect(f"unix:{tmp_path / 'served'}"))
-        )
+        expected = history(log, "calls")
+    with seglog.connect(daemon) as client:
+        assert history(client, "calls") == expected
+        here, there = asyncio.run(both(aio.open(tmp_path / "looped"), client_aio.connect(daemon)))
     assert here == ["looped", *expected[1:]]
     assert there == here
 
@@ -112,7 +119,7 @@ def test_an_archive_has_the_same_results_here_and_in_a_daemon(tmp_path: Path) ->
         assert archive_history(client.archive, client, "t") == expected
 
 
-def test_a_delete_takes_the_same_records_in_each_carrier(tmp_path: Path) -> None:
+def test_a_delete_takes_the_same_records_in_each_carrier(tmp_path: Path, daemon: str) -> None:
     async def both(log: aio.AsyncLog, client: client_aio.AsyncClient) -> list[object]:
         async with log as opened, client as connected:
             return [await deletes_in_loop(opened), await deletes_in_loop(connected)]
@@ -121,12 +128,9 @@ def test_a_delete_takes_the_same_records_in_each_carrier(tmp_path: Path) -> None
         expected = deletes(log)
     with seglog.open(tmp_path / "log") as log:
         assert "deletes-0" in log.topics()
-    seglog.open(tmp_path / "served").close()
-    with served(tmp_path / "served", ""), seglog.connect(f"unix:{tmp_path / 'served'}") as client:
+    with seglog.connect(daemon) as client:
         assert deletes(client) == expected
-        here, there = asyncio.run(
-            both(aio.open(tmp_path / "looped"), client_aio.connect(f"unix:{tmp_path / 'served'}"))
-        )
+        here, there = asyncio.run(both(aio.open(tmp_path / "looped"), client_aio.connect(daemon)))
     assert here == there == expected[:-1]
 
 
