@@ -84,10 +84,10 @@ def test_the_arguments_of_an_append_are_declared_once() -> None:
 
 @pytest.fixture(scope="module")
 def daemon(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """Return the address of a daemon without a remote. Each test takes another topic."""
+    """Return the address of a daemon that offloads only what a call asks for. Each test takes another topic."""
     directory = tmp_path_factory.mktemp("served")
     seglog.open(directory).close()
-    with served(directory, ""):
+    with served(directory, tmp_path_factory.mktemp("remote").as_uri(), SERVE_CHECK_INTERVAL_MS="3600000"):
         yield f"unix:{directory}"
 
 
@@ -105,18 +105,14 @@ def test_the_same_calls_have_the_same_results_in_each_carrier(tmp_path: Path, da
     assert there == here
 
 
-def test_an_archive_has_the_same_results_here_and_in_a_daemon(tmp_path: Path) -> None:
+def test_an_archive_has_the_same_results_here_and_in_a_daemon(tmp_path: Path, daemon: str) -> None:
     with (
         seglog.open(tmp_path / "log") as log,
         offload.attach(log, (tmp_path / "remote").as_uri()) as archive,
     ):
-        expected = archive_history(archive, log, "t")
-    seglog.open(tmp_path / "served").close()
-    with (
-        served(tmp_path / "served", (tmp_path / "other").as_uri()),
-        seglog.connect(f"unix:{tmp_path / 'served'}") as client,
-    ):
-        assert archive_history(client.archive, client, "t") == expected
+        expected = archive_history(archive, log, "archived")
+    with seglog.connect(daemon) as client:
+        assert archive_history(client.archive, client, "archived") == expected
 
 
 def test_a_delete_takes_the_same_records_in_each_carrier(tmp_path: Path, daemon: str) -> None:
@@ -134,16 +130,12 @@ def test_a_delete_takes_the_same_records_in_each_carrier(tmp_path: Path, daemon:
     assert here == there == expected[:-1]
 
 
-def test_a_refusal_is_the_same_class_with_the_same_fields_here_and_in_a_daemon(tmp_path: Path) -> None:
+def test_a_refusal_is_the_same_class_with_the_same_fields_here_and_in_a_daemon(tmp_path: Path, daemon: str) -> None:
     with seglog.open(tmp_path / "log") as log, offload.attach(log, (tmp_path / "remote").as_uri()) as archive:
-        expected = refusals(archive, log, "t")
+        expected = refusals(archive, log, "refused")
     assert [told for told in expected if not isinstance(told, tuple)] == []
-    seglog.open(tmp_path / "served").close()
-    with (
-        served(tmp_path / "served", (tmp_path / "other").as_uri()),
-        seglog.connect(f"unix:{tmp_path / 'served'}") as client,
-    ):
-        assert refusals(client.archive, client, "t") == expected
+    with seglog.connect(daemon) as client:
+        assert refusals(client.archive, client, "refused") == expected
 
 
 def test_a_closed_carrier_refuses_each_call(tmp_path: Path) -> None:
