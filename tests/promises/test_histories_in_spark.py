@@ -118,7 +118,8 @@ def quick(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> 
     monkeypatch.setattr("catalog.objects.settled_writes.backoff_s", lambda _: 0.0)
 
 
-@amounts(1, all=2, soak=60, part=9)
+@pytest.mark.long
+@amounts(2, soak=60, part=9)
 def test_every_version_of_every_branch_is_what_the_archive_reads(
     spark: SparkSession, tmp_path: Path, amount: int
 ) -> None:

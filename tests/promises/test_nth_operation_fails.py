@@ -173,12 +173,14 @@ def quiet(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.CRITICAL, "seglog")
 
 
-@pytest.mark.parametrize(("error", "amount"), [("EIO", 8), ("ENOSPC", 4)])
+@pytest.mark.parametrize(("error", "amount"), [("EIO", 8), pytest.param("ENOSPC", 4, marks=pytest.mark.long)])
 def test_each_call_fails_once(error: str, amount: int) -> None:
     _prove(error, for_good=False, amount=amount)
 
 
-@pytest.mark.parametrize(("error", "for_good"), [("EINTR", False), ("MemoryError", False), ("EIO", True)])
+@pytest.mark.parametrize(
+    ("error", "for_good"), [pytest.param("EINTR", False, marks=pytest.mark.long), ("MemoryError", False), ("EIO", True)]
+)
 def test_some_calls_fail(error: str, for_good: bool) -> None:
     _prove(error, for_good=for_good, amount=4)
 

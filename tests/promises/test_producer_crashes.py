@@ -207,7 +207,7 @@ def agrees(log: Log, batches: Batches, least: int) -> int:
 
 @pytest.mark.parametrize("batches", [BATCHES, KEYED], ids=["producer", "keys"])
 @pytest.mark.parametrize("for_good", [False, True], ids=["once", "for good"])
-@pytest.mark.parametrize("error", ["EIO", "ENOSPC"])
+@pytest.mark.parametrize("error", ["EIO", pytest.param("ENOSPC", marks=pytest.mark.long)])
 @amounts(6, soak=100_000, part=2)
 def test_a_batch_is_there_once_whichever_call_fails(error: str, for_good: bool, batches: Batches, amount: int) -> None:
     def lived(at: int) -> tuple[SimulatedDisk, FailingCalls, Sender]:

@@ -34,8 +34,9 @@ from tests.s3_server import ACCESS_KEY, REGION, SECRET_KEY
 
 __all__ = ["store"]
 
+pytestmark = pytest.mark.long  # because all tests of the judge share a JVM of their own
 
-@pytest.mark.long
+
 @pytest.mark.parametrize("session_token", ["", "a/token="])
 def test_a_request_has_the_range_and_the_signature_that_botocore_makes(judge: Judge, store: Store, session_token: str):
     environment = {"AWS_SESSION_TOKEN": session_token} if session_token else {}

@@ -18,6 +18,8 @@ from tests.offload.spark.decoder_cases import DATA, INDEX, Case, are_same, b64, 
 from tests.offload.spark.judge import Judge
 from tests.work import amounts
 
+pytestmark = pytest.mark.long  # because all tests of the judge share a JVM of their own
+
 
 def test_xxh3_is_the_same_for_every_length(judge: Judge):
     data = np.random.default_rng(14).bytes(3_000_001)

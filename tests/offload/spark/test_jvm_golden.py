@@ -42,6 +42,8 @@ for number in range(len(answers)):
         sys.stdout.buffer.flush()
 """
 
+pytestmark = pytest.mark.long  # because all tests of the judge share a JVM of their own
+
 
 def drive(judge: Judge, directory: Path, *answers: str, **more: object) -> tuple[dict[str, Any], list[dict[str, Any]]]:
     """Let the driver meet a planner that gives these answers. Return what the driver found, and what it sent."""

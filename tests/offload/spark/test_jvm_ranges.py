@@ -14,6 +14,8 @@ __all__ = ["store"]
 
 RANGES = [[0, 1], [1, 3], [100, 500], [4_000, 4_000], [len(BODY) - 1, 1]]
 
+pytestmark = pytest.mark.long  # because all tests of the judge share a JVM of their own
+
 
 def test_many_ranges_of_one_object_come_in_one_call(judge: Judge, store: Store, tmp_path: Path):
     (tmp_path / "akey").write_bytes(BODY)
