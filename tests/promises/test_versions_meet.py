@@ -327,4 +327,5 @@ def test_an_upgrade_without_room_changes_nothing(monkeypatch: pytest.MonkeyPatch
         with pytest.raises(DiskFull):
             log.upgrade()
         files.at = 0
+        log.checkpoint()
         assert log.form == 1

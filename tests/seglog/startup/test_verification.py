@@ -351,6 +351,22 @@ def test_what_recovery_puts_in_order_is_no_damage(tmp_path: Path, every: int) ->
     assert noted > 5
 
 
+@pytest.mark.parametrize("is_sealed", [True, False])
+def test_flags_that_an_undo_removed_are_no_damage(tmp_path: Path, is_sealed: bool) -> None:
+    """The manifest still counts the records as deleted, and only the WAL knows of the undo."""
+    directory, copy = tmp_path / "log", tmp_path / "copy"
+    with seglog.open(directory, settings=SETTINGS) as log:
+        topic = log.topic("t")
+        topic.append([b"x"] * 10)
+        if is_sealed:
+            topic.seal()
+        topic.delete(seqs=[3, 4])
+        log.checkpoint()
+        assert len(topic.undo().back) == 2
+        shutil.copytree(directory, copy)
+    assert verified(copy).is_sound
+
+
 # ---------------------------------------------------------------- the port that changes nothing
 
 
