@@ -208,7 +208,7 @@ class Log(Owned):
 
     @property
     def form(self) -> int:
-        """Return the form of the directory (docs/upgrades.md). A new directory has the newest one."""
+        """Return the form of the directory (docs/operate/upgrades.md). A new directory has the newest one."""
         return self._engine.kept_form
 
     def topic(self, name: str) -> Topic:

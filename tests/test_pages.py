@@ -61,7 +61,8 @@ def run_blocks(
 
 def test_each_block_of_python_has_a_test() -> None:
     """A page runs as a whole, or its blocks are in `_APART`."""
-    stories = {page for page in PROGRAMS if page.startswith("docs/stories/")}  # tests/cli/test_stories.py
+    run_there = ("docs/stories/", "docs/concepts/", "docs/operate/")  # tests/cli/test_stories.py
+    stories = {page for page in PROGRAMS if page.startswith(run_there)}
     text = Path(__file__).read_text()
     for page, blocks in PROGRAMS.items():
         fences = re.findall(r"^ *(?:```|~~~) *py.*$|^ *>>> ", (ROOT / page).read_text(), re.MULTILINE | re.IGNORECASE)

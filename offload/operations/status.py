@@ -50,7 +50,7 @@ class DiskLow:
 
 @dataclass(frozen=True, slots=True)
 class OlderForm:
-    """The form of the directory, if it is not the newest one (docs/upgrades.md)."""
+    """The form of the directory, if it is not the newest one (docs/operate/upgrades.md)."""
 
     form: int
     newest: int

@@ -1,4 +1,4 @@
-"""The form of this directory and of its volumes: `seglog upgrade` (docs/upgrades.md)."""
+"""The form of this directory and of its volumes: `seglog upgrade` (docs/operate/upgrades.md)."""
 
 from __future__ import annotations
 

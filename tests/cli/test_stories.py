@@ -1,12 +1,17 @@
-"""The stories of docs/stories happen as they read: each block of commands, and the output below it.
+"""The stories of docs/stories, and the pages of docs/concepts and docs/operate, happen as they read.
+
+They happen block by block, each with the output below it.
 
 ```sh      the commands. `seglog` runs in this process, the other stages of a pipe in a shell
 ```text    the output of the block before, on standard output. `…` stands for anything within a line, and a line
            with nothing else for any lines
 A line may end in `|| echo "exit code $?"`: it then fails, with this code. `$(cat FILE)` is the text of that file.
+`2>&1` behind a command of seglog takes its standard error too, and `2> FILE` puts it into a file.
 ```python  a program, in a process of its own
-<!-- daemon -->    from here on a daemon serves the data directory. The address of the page becomes its own
+<!-- daemon -->    from here on a daemon serves the data directory. The port 7373 of the page becomes its own
 <!-- killed -->    the daemon gets SIGKILL, and another one starts
+`systemctl start`, `reload` and `stop seglog`  the same daemon with the settings of the page: its start, SIGHUP, SIGTERM
+`init --remote s3://my-bucket/acme`  my-bucket becomes a bucket of a real server
 <!-- the way out takes 4 commands -->    so many lines of `seglog` follow, and no more
 """
 
@@ -15,45 +20,61 @@ from __future__ import annotations
 import re
 import shlex
 import shutil
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, ExitStack
+from contextlib import ExitStack, closing
 from pathlib import Path
+from xml.etree import ElementTree as ET
 
 import pytest
 
 import seglog
 from tests.daemons import ServedDirectory, served
+from tests.waiting import wait_until
 from tests.worlds.command import Run
 
-STORIES = sorted(
-    path for path in (Path(__file__).resolve().parents[2] / "docs" / "stories").glob("*.md") if path.stem != "README"
+_DOCS = Path(__file__).resolve().parents[2] / "docs"
+STORIES = sorted(path for path in (_DOCS / "stories").glob("*.md") if path.stem != "README")
+PAGES = sorted(
+    path for room in ("concepts", "operate") for path in (_DOCS / room).glob("*.md") if path.stem != "README"
 )
 _PART = re.compile(r"^```(sh|text|python)\n(.*?)^```$|^<!-- (daemon|killed)() -->$", re.MULTILINE | re.DOTALL)
 _WAY_OUT = re.compile(r"<!-- the way out takes (\d+) commands -->\n(.*)", re.DOTALL)
-_ADDRESS = "http://127.0.0.1:7373"
+_PORT = ":7373"
+_BUCKET = "my-bucket"
+_MIDDLE_TONES = {"#4a90c2", "#5a9e6f", "#c2853a", "#858585"}  # each is at 3:1 or more on white and on near black
 _CAT = re.compile(r"\$\(cat (\w+)\)")
 _FAILS = ' || echo "exit code $?"'
 
 
-@pytest.mark.parametrize("story", STORIES, ids=lambda path: path.stem)
-def test_a_story_happens_as_it_is_written(story: Path, run: Run, tmp_path: Path) -> None:
-    if " curl " in story.read_text() and shutil.which("curl") is None:
-        pytest.skip("curl is not installed")
-    said, address = b"", _ADDRESS
-    with ExitStack() as daemons:
-        for kind, text in _parts(story.read_text()):
-            shown = text.replace(_ADDRESS, address).replace("$PWD", str(tmp_path))
+_ALL = [*STORIES, *(pytest.param(page, marks=pytest.mark.long, id=page.stem) for page in PAGES)]
+
+
+@pytest.mark.parametrize("page", _ALL, ids=lambda path: path.stem)
+def test_a_page_happens_as_it_is_written(page: Path, run: Run, tmp_path: Path, request: pytest.FixtureRequest) -> None:
+    text = page.read_text()
+    for program in ("aws", "curl", "openssl"):
+        if re.search(rf"^(.* \| )?{program} ", text, re.MULTILINE) and shutil.which(program) is None:
+            pytest.skip(f"{program} is not installed")
+    bucket, said = _BUCKET, b""
+    if f"init --remote s3://{_BUCKET}/acme" in text:
+        bucket = request.getfixturevalue("s3_remote").split("/")[2]
+    with closing(_Daemon(tmp_path)) as daemon:
+        for kind, block in _parts(text):
+            shown = block.replace(_BUCKET, bucket).replace("$PWD", str(tmp_path))
             if kind == "sh":
-                said = b"".join(_output(line, run, tmp_path) for line in shown.splitlines())
+                said = b"".join(_output(line, run, tmp_path, daemon) for line in shown.splitlines())
+                said = said.replace(bucket.encode(), _BUCKET.encode())
             elif kind == "python":
-                said = subprocess.run([sys.executable, "-c", shown], capture_output=True, check=True).stdout
+                said = subprocess.run(
+                    [sys.executable, "-c", daemon.named(shown)], capture_output=True, check=True
+                ).stdout
             elif kind == "text":
-                assert re.fullmatch(_pattern(text), said.decode()), f"{text}\n---\n{said.decode()}"
+                assert re.fullmatch(_pattern(block), said.decode()), f"{block}\n---\n{said.decode()}"
             else:
-                daemons.close()
-                address = f"http://127.0.0.1:{daemons.enter_context(_daemon(tmp_path)).port}"
+                daemon.start_for_story()
 
 
 @pytest.mark.parametrize(("story", "most"), [("cut-out-the-garbage", 4), ("yesterday-at-14-05", 2)])
@@ -63,12 +84,34 @@ def test_the_way_out_of_a_bad_night_is_short(story: str, most: int) -> None:
     assert len(commands) == int(bound) <= most
 
 
-def test_the_index_names_every_story() -> None:
-    index = (STORIES[0].parent / "README.md").read_text()
-    assert sorted(re.findall(r"\]\(([\w-]+)\.md\)", index)) == [path.stem for path in STORIES]
-    for path in STORIES:
+@pytest.mark.parametrize("room", ["stories", "concepts", "operate"])
+def test_the_index_names_every_page(room: str) -> None:
+    index = (_DOCS / room / "README.md").read_text()
+    pages = [path for path in (*STORIES, *PAGES) if path.parent.name == room]
+    assert sorted(re.findall(r"\]\(([\w-]+)\.md\)", index)) == [path.stem for path in pages]
+    for path in pages:
         [title] = re.findall(r"^# (.*)$", path.read_text(), re.MULTILINE)
         assert f"[{title}]({path.name})" in index
+
+
+def test_each_block_of_a_page_runs() -> None:
+    for page in PAGES:
+        kinds = re.findall(r"^ *(?:```|~~~)(.*)\n(?:.*\n)*?^ *(?:```|~~~)$", page.read_text(), re.MULTILINE)
+        assert kinds, f"{page.name} has no example"
+        assert {*kinds} <= {"sh", "text", "python"}, f"{page.name} has a block that no test runs"
+
+
+def test_each_drawing_has_a_page_and_reads_on_light_and_dark() -> None:
+    """A drawing is an SVG whose words are text. It has the colour of the text around it, or middle tones."""
+    drawings = sorted((_DOCS / "concepts").glob("*.svg"))
+    assert len(drawings) == len([path for path in PAGES if path.parent.name == "concepts"])
+    for path in drawings:
+        text = path.read_text()
+        assert f"]({path.name})" in path.with_suffix(".md").read_text()
+        drawing = ET.fromstring(text)  # noqa: S314 - a file of ours
+        assert drawing.find("{http://www.w3.org/2000/svg}title") is not None
+        assert drawing.find(".//{http://www.w3.org/2000/svg}text") is not None
+        assert set(re.findall(r"#\w{6}", text)) <= _MIDDLE_TONES
 
 
 def _parts(text: str) -> Iterator[tuple[str, str]]:
@@ -76,23 +119,70 @@ def _parts(text: str) -> Iterator[tuple[str, str]]:
         yield found[1] or found[3], found[2] or ""
 
 
-def _daemon(directory: Path) -> AbstractContextManager[ServedDirectory]:
-    """Run a daemon on the data directory of the story. Its end is a SIGKILL."""
-    seglog.open(directory / "data").close()
-    return served(directory / "data", (directory / "bucket").as_uri(), OFFLOAD_OFFLOAD_AFTER_S="never")
+class _Daemon:
+    """The daemon of a page, which serves its data directory."""
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+        self._stack = ExitStack()
+        self._served: ServedDirectory | None = None
+
+    def named(self, text: str) -> str:
+        """Return the text with the port of this daemon in the place of the page's."""
+        return text.replace(_PORT, f":{self._served.port}") if self._served else text
+
+    def close(self) -> None:
+        """Send SIGKILL, if a daemon runs."""
+        self._stack.close()
+        self._served = None
+
+    def start_for_story(self) -> None:
+        """Start a daemon that offloads only what a call asks for, in the place of the one that runs."""
+        self.close()
+        seglog.open(self._directory / "data").close()
+        bucket = (self._directory / "bucket").as_uri()
+        self._served = self._stack.enter_context(
+            served(self._directory / "data", bucket, OFFLOAD_OFFLOAD_AFTER_S="never")
+        )
+
+    def systemctl(self, verb: str) -> None:
+        """Do what systemd does with the unit of docs/deploy."""
+        if verb == "start":
+            self._served = self._stack.enter_context(served(self._directory / "data", ""))
+            return
+        assert self._served
+        if verb == "reload":
+            lines = len(self._served.lines)
+            self._served.process.send_signal(signal.SIGHUP)
+            wait_until(lambda: any("settings taken" in line for line in self._served.lines[lines:]))
+        else:
+            assert verb == "stop"
+            self._served.terminate()
+            assert self._served.process.wait(60) == 0
+            self.close()
 
 
-def _output(line: str, run: Run, directory: Path) -> bytes:
+def _output(line: str, run: Run, directory: Path, daemon: _Daemon) -> bytes:
     """Run one line, a pipe of stages, and return its standard output. Every stage succeeds, but one before `||`."""
     data = b""
-    pipe, fails, _ = line.partition(_FAILS)
+    if line.startswith("systemctl "):
+        verb, unit = line.split()[1:]
+        assert unit == "seglog"
+        daemon.systemctl(verb)
+        return b""
+    pipe, fails, _ = daemon.named(line).partition(_FAILS)
     pipe = _CAT.sub(lambda found: (directory / found[1]).read_text().strip(), pipe)
     for stage in pipe.split(" | "):
         name, *words = shlex.split(stage)
         if name == "seglog":
-            done = run(*words, stdin=data)
+            is_shown = words[-1] == "2>&1"
+            errors = directory / words[-1] if words[-2:-1] == ["2>"] else None
+            done = run(*words[: -1 if is_shown else -2 if errors else None], stdin=data)
             assert (done.code != 0) == bool(fails), f"{line}: {done.err}"
-            data = done.out + (f"exit code {done.code}\n".encode() if fails else b"")
+            if errors:
+                errors.write_text(done.err)
+            data = done.out + (done.err.encode() if is_shown else b"")
+            data += f"exit code {done.code}\n".encode() if fails else b""
         else:
             data = subprocess.run(
                 ["sh", "-c", stage], cwd=directory, input=data, capture_output=True, check=True

@@ -130,7 +130,7 @@ def test_an_upgraded_directory_is_refused_until_the_newer_version_is_back(writer
 
 @pytest.mark.long
 def test_records_go_back_to_an_older_version_as_lines(tmp_path: Path, remote: str, writer: Path) -> None:
-    """The way of docs/upgrades.md for a downgrade."""
+    """The way of docs/operate/upgrades.md for a downgrade."""
     assert command("upgrade", "--yes", directory=writer).returncode == 0
     moved = command("--json", "read", "orders", directory=writer).stdout
     works("append", "orders", "--format", "jsonl", "--keep-times", directory=made(tmp_path / "old", ""), given=moved)
