@@ -5,10 +5,10 @@ commits in, a plan out.
     later     the commits after it
     now       the newest state, on which the commit of kind restore builds
 
-UNDO-1  A record comes back if the commit took it, and no later commit took its seq. A commit takes seqs by a delete
-    below a seq, an eviction or a truncation. A later commit that is undone itself does not count. A later delete by tag
-    names the records that it took, and took none of these. A record that an earlier undo of the same commit brought
-    back stays as it is now, since a delete by tag may have taken it after that.
+UNDO-1  A record comes back if the commit took it, and no later commit took it as well. A commit takes seqs by a delete
+    below a seq, an eviction or a truncation, and records by a delete that names them, also if they were deleted before.
+    A later commit that is undone itself does not count. A record that an earlier undo of the same commit brought back
+    stays as it is now, since a later delete may have taken it whose object a compaction has replaced since.
 UNDO-2  If records were appended after a truncation, it cannot be undone. Two records of one seq cannot both be shown.
 UNDO-3  Nothing else changes. Each record that is shown now stays, and each that another commit took stays away.
 UNDO-4  A view that is there now stays if its object holds all that its range shows afterwards. Otherwise the view of
@@ -21,14 +21,14 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Sequence, Set
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import replace
 from itertools import islice
 
 from pyroaring import BitMap
 
 from catalog.errors import NotTakenBack
-from catalog.format.commit import Bounds, Commit, CommitKind, ForkPoint, Restored, SegmentView
+from catalog.format.commit import Bounds, Commit, CommitKind, Deletions, ForkPoint, Restored, SegmentView
 from catalog.format.encoding import StoredCommit
 from catalog.format.ids import Sid
 from catalog.snapshot import Snapshot, deleted_below, fold
@@ -66,7 +66,8 @@ class UndoPlan:
     """The outcome of an undo. `back` come back, `gone` are in a missing object.
 
     Later commits with the LSNs `taken_by` took `away` as well. `shown_again` are views whose objects the newest state
-    does not show. `undone_by` is the LSN of an earlier undo of the same commit, 0 without one.
+    does not show. `undone_by` is the LSN of an earlier undo of the same commit, 0 without one. `names_records` says
+    that the commit has named records: if all were deleted before, its undo brings none back, and frees them (UNDO-1).
     """
 
     restored: Restored
@@ -77,6 +78,7 @@ class UndoPlan:
     shown_again: tuple[SegmentView, ...]
     undone_by: int
     taken_by: tuple[int, ...]
+    names_records: bool
 
     @property
     def records(self) -> int:
@@ -113,7 +115,7 @@ def plan_undo(
     _check(name, commit, later, undone_by.get((commit.vid, commit.lsn), 0))
     in_force = [commit for commit in later if (commit.vid, commit.lsn) not in undone_by]
     earlier = [undo.views for _, undo in undos if (undo.undone.vid, undo.undone.lsn) == (commit.vid, commit.lsn)]
-    search = _Search(now, live, earlier, *_reach(in_force))
+    search = _Search(now, live, earlier, _named(in_force), *_reach(in_force))
     for taken in _taken_by(before, undone, search.held):
         search.add(taken, is_missing=taken.view.ref.sid in missing)
     sids = {view.ref.sid for view in now.segments}
@@ -126,7 +128,8 @@ def plan_undo(
         tuple(search.away),
         tuple({view.ref.sid: view for view in views if view.ref.sid not in sids}.values()),
         undone_by.get((commit.vid, commit.lsn), 0),
-        tuple(commit.lsn for commit in in_force if _takes_by_seq(commit)),
+        tuple(commit.lsn for commit in in_force if any(_takes(commit, taken) for taken in search.away)),
+        commit.deletions != Deletions(),
     )
 
 
@@ -145,8 +148,21 @@ def _check(name: str, commit: Commit, later: Sequence[Commit], undone_by: int) -
         )
 
 
-def _takes_by_seq(commit: Commit) -> bool:
-    return deleted_below(commit) > 1 or commit.truncate_from is not None
+def _takes(commit: Commit, taken: Taken) -> bool:
+    """Return whether the commit took some of these records."""
+    first, end = _reach([commit])
+    base, sid = taken.view.ref.first_seq, taken.view.ref.sid
+    seqs = base + taken.entries.min(), base + taken.entries.max()
+    return seqs[0] < first or seqs[1] >= end or bool(taken.entries & _named([commit]).get(sid, BitMap()))
+
+
+def _named(later: Iterable[Commit]) -> dict[Sid, BitMap]:
+    """Return the entries that later commits name (UNDO-1)."""
+    named: dict[Sid, BitMap] = defaultdict(BitMap)
+    for commit in later:
+        for sid, bitmap in commit.deletions.bitmaps.items():
+            named[sid] |= BitMap.deserialize(bitmap)
+    return named
 
 
 def _reach(later: Iterable[Commit]) -> tuple[int, int]:
@@ -216,15 +232,22 @@ class _Piece:
 class _Search:
     """Finds the views that show the taken records again, and all that is shown beside them now.
 
-    `earlier` are the views of earlier undos of the same commit.
+    `earlier` are the views of earlier undos of the same commit. `named` are the entries that later commits name.
     """
 
     def __init__(
-        self, now: Snapshot, live: Live, earlier: Sequence[Sequence[SegmentView]], first_seq: int, end_seq: int
+        self,
+        now: Snapshot,
+        live: Live,
+        earlier: Sequence[Sequence[SegmentView]],
+        named: Mapping[Sid, BitMap],
+        first_seq: int,
+        end_seq: int,
     ) -> None:
         self._now = now.segments
         self._live = live
         self._earlier = earlier
+        self._named = named
         self._first_seq = first_seq
         self._last_seq = end_seq - 1
         self._held: dict[Sid, BitMap] = {}
@@ -248,6 +271,7 @@ class _Search:
         view, base = taken.view, taken.view.ref.first_seq
         first, last = max(view.first, self._first_seq), min(view.last, self._last_seq)
         within = _bits(first - base, last - base) if first <= last else BitMap()
+        within -= self._named.get(view.ref.sid, BitMap())
         self._note(self.away, view, taken.entries - within)
         parts = list(_parts(self._now, first, last))
         shown = BitMap()

@@ -100,6 +100,7 @@ from seglog.base.values import dataclass
 
 _HASH_MAGIC = b"SGC%d"
 _LOAD_MAGIC = b"SGL1"
+_DELETE_MAGIC = b"SGD1"
 _HASH_HEAD = struct.Struct("<4s16sQ32sQQQ16sBQQQQBQ")
 _HASH_SEGMENT = struct.Struct("<16s32sQQQQQII32sBQQ")
 _HASH_VIEW = struct.Struct("<16sQQQ")
@@ -122,6 +123,15 @@ class StoredCommit:
 def load_nonce(load: LoadMark) -> bytes:
     """Return the nonce of a commit with this mark."""
     return blake3(_LOAD_MAGIC + _sized(load.salt, _NONCE_SIZE) + load.key.encode()).digest(_NONCE_SIZE)
+
+
+def delete_nonce(salt: bytes, number: int) -> bytes:
+    """Return the nonce of the commit of a delete that has this number in its log: 8 random bytes, and 8 made of both.
+
+    So a log finds the commit of a delete again, which has no number.
+    """
+    salt = salt[: _NONCE_SIZE // 2]
+    return salt + blake3(_DELETE_MAGIC + salt + _U64.pack(number)).digest(_NONCE_SIZE - len(salt))
 
 
 def commit_hash(commit: Commit) -> bytes:

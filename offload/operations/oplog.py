@@ -305,6 +305,8 @@ def undone_text(done: Operation | CommitUndone | DeleteUndone) -> str:
         texts = [f"undone: {subject}: {counted(done.records)} {_are(done.records)} back{seqs} (lsn {done.lsn})"]
         if done.is_replica:
             texts.append("  reads go to the remote, and the next append here takes the topic over")
+    if not (done.records or done.gone or done.stay_away or done.is_earlier):
+        texts.append("  its records stay away: earlier deletes took them as well")
     if done.gone:
         texts.append(f"  {counted(done.gone)} {_are(done.gone)} in no object any more")
     if done.stay_away:

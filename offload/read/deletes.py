@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from catalog import Deletions, SegmentRef, SegmentView, Sid, Snapshot
@@ -53,20 +54,24 @@ def entries_taken(
 
 
 def deletions_of(op: DeleteOp, snapshot: Snapshot, reader: ColdReader) -> Deletions | None:
-    """Return the deletions that `op` means for the segments of `snapshot`; None if it takes no live record.
+    """Return the deletions that `op` means for the segments of `snapshot`; None if it reaches no record of an object.
 
-    For a delete by tag, this reads the index objects of the segments. If a segment has more tags than its index lists,
-    this scans the segment. The snapshot may show a segment in several pieces.
+    It names records that are deleted already, too, so that an undo of the earlier delete leaves them deleted
+    (catalog.undo_plan). For a delete by tag, this reads the index objects of the segments. If a segment has more tags
+    than its index lists, this scans the segment. The snapshot may show a segment in several pieces.
     """
+    if op.evict_from is not None and op.below <= snapshot.bounds.evict_floor:
+        return None  # a log that takes a topic over evicts what the remote has evicted
+    is_below = op.is_prefix and op.before is not None
+    if is_below and min(op.below, snapshot.before_seq) > 1:  # an earlier delete took records below a seq
+        return Deletions(before_seq=op.below)
     by_sid: dict[Sid, pyroaring.BitMap] = defaultdict(pyroaring.BitMap)
     for view in reader.indexed(_reached(op, snapshot)):
-        by_sid[view.ref.sid] |= _taken(op, view, reader)
+        by_sid[view.ref.sid] |= _taken(op, replace(view, deleted=None), reader)
     bitmaps = {sid: bits.serialize() for sid, bits in by_sid.items() if bits}
     if not bitmaps:
         return None
-    if op.is_prefix and op.before is not None:
-        return Deletions(before_seq=op.below)
-    return Deletions(bitmaps=bitmaps)
+    return Deletions(before_seq=op.below) if is_below else Deletions(bitmaps=bitmaps)
 
 
 def live_entries(view: SegmentView, reader: ColdReader) -> pyroaring.BitMap:
@@ -110,7 +115,7 @@ def count_live(view: SegmentView, reader: ColdReader) -> int:
     records = view.last - view.first + 1 if _is_dense(ref) else ref.live_records
     if view.deleted is None:
         return records
-    # A commit deletes only live records: its bitmaps omit the records that were gone before (`deletions_of`).
+    # A commit names only records that its object holds (`deletions_of`).
     return records - pyroaring.BitMap.deserialize(view.deleted).range_cardinality(
         view.first - ref.first_seq, view.last - ref.first_seq + 1
     )

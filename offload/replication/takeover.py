@@ -123,6 +123,7 @@ class Takeover:
         topic = self._log.topic(handle.name)
         if topic.inner.evict_floor < snapshot.bounds.evict_floor:
             topic.evict(snapshot.bounds.evict_floor)
+            topic.inner.settle_deletes(topic.inner.delete_ops()[-1].op)  # it comes from the remote
         topic_id = topic.inner.topic_id
         writer = replace(handle, epoch=snapshot.epoch or 1, topic_id=topic_id, diverged_lsn=None, fenced_epoch=None)
         self._local.save(handle=writer)

@@ -237,9 +237,8 @@ class HistoryService(Owned):
         The call offloads the topic, so that each delete that waits is a commit, and undoes that commit
         (`undo_removal`). So the remote has both.
 
-        Raises `DeleteNotUndone` if no such delete waits for its commit, and if a later one took some of its records as
-        well: that one is undone first. Raises what `undo_removal` raises. After an error, the caller repeats the call,
-        or undoes the commit, once the delete has it.
+        Raises `DeleteNotUndone` if no such delete waits for its commit, or it took nothing. Raises what `undo_removal`
+        raises. After an error, the caller repeats the call, or undoes the commit, once the delete has it.
         """
         from offload.services.waiting_deletes import WaitingDeletes
 

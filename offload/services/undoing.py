@@ -28,13 +28,17 @@ BACK-5  The LSN is looked up once, before step 1. A commit of step 1 or 5 may ge
     is refused if the LSN means a commit of the branch, and an earlier undo took back an inherited one.
 BACK-6  The writer drops its topic, too, if a reclaim took the bytes of a record that comes back, or if the records are
     in more ranges than a frame has. The remote has the whole segments.
+BACK-7  A record that two commits took is back once both are undone, in either order. If the commit kept records away
+    from earlier undos, these are repeated after its own: each as steps 1 to 6, and a second call completes them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import replace
+from functools import partial as given
 
 from pyroaring import BitMap
 
@@ -133,7 +137,13 @@ class Undoing:
             return _earlier(removal, plan)
         if not plan.gone:
             _check(name, lsn, plan, partial=True)
-        return _undone(removal, plan, None)
+        done = _undone(removal, plan, None)
+        for earlier in self._undone_before(name, removal):
+            others = tuple(past for past in earlier.later if past.hash != removal.past.hash)
+            with suppress(OutOfWindow):
+                check_kept(self._volumes, earlier.point)
+                done = _joined(done, _undone(earlier, self._plan(name, replace(earlier, later=others)), None))
+        return done
 
     def run(self, name: str, lsn: int, vid: Vid | None, *, partial: bool, message: str) -> Undone:
         """Undo the commit with that LSN in the topic's history, of the volume `vid` if it is given (BACK-5).
@@ -144,30 +154,52 @@ class Undoing:
         self._log.check_writable()
         split_name(name)
         with self._context.locks.of(name):
-            self._complete(name)
-            removal, plan = self._look(name, lsn, vid)  # once before anything changes (BACK-4)
-            if _is_undone(plan):
-                self._follow(name)
-                return replace(_earlier(removal, plan), is_replica=not self._log.has_topic(name))
-            _check(name, lsn, plan, partial=partial)
-            vid = removal.past.commit.vid
-            pin: HeldPin | None = None
-            is_here = self._log.has_topic(name)
-            for _ in range(_ROUNDS):
-                self._direct.offload(name)
-                if self._log.has_topic(name) and removal.past.commit.truncate_from is None:
-                    self._parts.publisher.fast_forward(self._handles.of(name))
-                pin, removal, plan = self._plan_under_pin(name, lsn, vid, pin, partial=partial)
-                if self._stays(name, plan) and removal.past.commit.truncate_from is None:
-                    if (published := self._publish_here(name, removal, plan, message)) is not None:
-                        return _undone(removal, plan, published.lsn)
-                    continue
-                if self._direct.drop(name) and (undo_lsn := self._publish(name, removal, plan, message)) is not None:
-                    if is_here:
-                        self._direct.take_back(name)
-                    else:
-                        self._follow(name)
-                    return replace(_undone(removal, plan, undo_lsn), is_replica=not self._log.has_topic(name))
+            done, removal = self._run(name, lsn, vid, partial=partial, message=message)
+            for earlier in self._undone_before(name, removal):  # (BACK-7)
+                commit = earlier.past.commit
+                with suppress(OutOfWindow):
+                    more, _ = self._run(name, commit.lsn, commit.vid, partial=True, message=message)
+                    done = done if more.is_earlier else _joined(done, more)
+            return done
+
+    def _undone_before(self, name: str, removal: _Removal) -> Iterator[_Removal]:
+        """Yield the earlier commits that were undone while this one was in force."""
+        later = [past.commit for past in removal.later]
+        points = dict.fromkeys(commit.restored.undone for commit in later if commit.restored is not None)
+        for commit in (removal.past.commit, *later):
+            points.pop(ForkPoint(commit.vid, commit.lsn), None)
+        for point in points:
+            find = given(self._find, name, point.lsn, point.vid)
+            with suppress(OutOfWindow):
+                yield retry_if_collected(lambda: self._history(name), find)
+
+    def _run(self, name: str, lsn: int, vid: Vid | None, *, partial: bool, message: str) -> tuple[Undone, _Removal]:
+        """Undo one commit. The caller holds the lock. Return the commit, too, with those that came after it."""
+        self._complete(name)
+        removal, plan = self._look(name, lsn, vid)  # once before anything changes (BACK-4)
+        if _is_undone(plan):
+            self._follow(name)
+            return replace(_earlier(removal, plan), is_replica=not self._log.has_topic(name)), removal
+        _check(name, lsn, plan, partial=partial)
+        vid = removal.past.commit.vid
+        pin: HeldPin | None = None
+        is_here = self._log.has_topic(name)
+        for _ in range(_ROUNDS):
+            self._direct.offload(name)
+            if self._log.has_topic(name) and removal.past.commit.truncate_from is None:
+                self._parts.publisher.fast_forward(self._handles.of(name))
+            pin, removal, plan = self._plan_under_pin(name, lsn, vid, pin, partial=partial)
+            if self._stays(name, plan) and removal.past.commit.truncate_from is None:
+                if (published := self._publish_here(name, removal, plan, message)) is not None:
+                    return _undone(removal, plan, published.lsn), removal
+                continue
+            if self._direct.drop(name) and (undo_lsn := self._publish(name, removal, plan, message)) is not None:
+                if is_here:
+                    self._direct.take_back(name)
+                else:
+                    self._follow(name)
+                done = _undone(removal, plan, undo_lsn)
+                return replace(done, is_replica=not self._log.has_topic(name)), removal
         raise ConcurrentModification(name)
 
     def _look(self, name: str, lsn: int, vid: Vid | None) -> tuple[_Removal, UndoPlan]:
@@ -358,7 +390,8 @@ def _check(name: str, lsn: int, plan: UndoPlan, *, partial: bool) -> None:
     if plan.away:
         by = ", ".join(f"lsn {taker}" for taker in plan.taken_by)
         raise NotTakenBack(name, lsn, f"{by} took its records as well", f"first undo {by}")
-    raise NotTakenBack(name, lsn, "the topic shows all its records")
+    if plan.undone_by or not plan.names_records:
+        raise NotTakenBack(name, lsn, "the topic shows all its records")
 
 
 def _is_undone(plan: UndoPlan) -> bool:
@@ -383,6 +416,20 @@ def _undone(removal: _Removal, plan: UndoPlan, lsn: int | None) -> Undone:
         taken_by=plan.taken_by if plan.away else (),
         objects=len(plan.shown_again),
         size_bytes=sum(view.ref.data_length for view in plan.shown_again),
+    )
+
+
+def _joined(done: Undone, more: Undone) -> Undone:
+    """Return the result of an undo, with what an earlier undo brings back now (BACK-7)."""
+    if not more.records:
+        return done
+    return replace(
+        done,
+        records=done.records + more.records,
+        first_seq=min(done.first_seq or more.first_seq, more.first_seq),
+        last_seq=max(done.last_seq, more.last_seq),
+        objects=done.objects + more.objects,
+        size_bytes=done.size_bytes + more.size_bytes,
     )
 
 

@@ -11,20 +11,18 @@ its order, and the log and the remote agree after a crash in any step.
 
 PENDING-1  The delete is looked up before the caller waits for an offload that is running. If that offload makes the
     commit, the call undoes it.
-PENDING-2  The log knows a delete by its number, and the commit has the seq and the time at which it was made, and took
-    only what the delete reaches. If several commits are so, the call is refused after step 1, and they are named.
-PENDING-3  A commit names the records that were live when it was made. So a record that a later delete took as well
-    would come back with the first one: the later one is undone first. A delete that took nothing alone is refused.
+PENDING-2  The commit has no number, and is found by its nonce (catalog.format.encoding.delete_nonce).
+PENDING-3  A record that another delete took as well stays deleted (UNDO-1). A delete that reaches no record has no
+    commit, and is refused.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from itertools import takewhile
 
-from catalog import Commit, CommitKind, PastCommit
-from catalog.errors import Missing, NotTakenBack
+from catalog import Commit, CommitKind
+from catalog.errors import Missing
 from catalog.undo_plan import TAKES_AWAY
 from offload.read.deletes import entries_taken
 from offload.services.direct_commits import DirectCommits
@@ -33,7 +31,6 @@ from offload.services.undoing import Undoing, Undone
 from seglog import DeleteNotUndone, DeleteOp, SeqSet, Topic, Undeleted
 from seglog.format.frame import DELETED, read_header, tag_of
 
-_KINDS = frozenset({CommitKind.DELETE, CommitKind.EVICT})
 _OF_NO_RECORD = frozenset({CommitKind.CONFIG, CommitKind.COMPACT})
 
 
@@ -62,11 +59,13 @@ class WaitingDeletes:
         op, _ = self._looked_up(topic, number)  # (PENDING-1)
         with self._locks.of(name):
             DirectCommits(self._parts).offload(name)
-            commit = self._commit_of(name, op).commit
+            commit = self._commit_of(name, op)
+            if commit is None:
+                raise DeleteNotUndone(name, f"delete {op.op} has no commit, because other changes took its records")
             return Undoing(self._parts).run(name, commit.lsn, commit.vid, partial=partial, message=message)
 
     def _looked_up(self, topic: Topic, number: int | None) -> tuple[DeleteOp, Undeleted]:
-        """Return the delete, and what its undo brings back. Raise `DeleteNotUndone` if that is nothing (PENDING-3)."""
+        """Return the delete, and what its undo brings back. Raise `DeleteNotUndone` if it has none (PENDING-3)."""
         waiting = topic.inner.delete_ops()
         wanted = [op for op in reversed(waiting) if number in {None, op.op}]
         if not wanted:
@@ -75,18 +74,13 @@ class WaitingDeletes:
             hint = f"these wait: {named}" if named else self._way_back(topic.name, number)
             raise DeleteNotUndone(topic.name, f"{which} for its commit", hint)
         for op in wanted:
-            later = [other for other in waiting if other.op > op.op]
-            if later and (both := self._seen(topic, op, later).stay):
-                takers = ", ".join(f"delete:{other.op}" for other in reversed(later))
-                reason = f"later deletes took records of delete {op.op} as well, such as seq {both.first}"
-                raise DeleteNotUndone(topic.name, reason, f"first undo those: {takers}")
             seen = self._seen(topic, op, [other for other in waiting if other.op != op.op])
-            if seen.back or self._commits_of(topic.name, op):
+            if seen.back or seen.stay or self._commit_of(topic.name, op) is not None:
                 return op, seen
-        raise DeleteNotUndone(topic.name, f"delete {wanted[0].op} took no record that no other delete took")
+        raise DeleteNotUndone(topic.name, f"delete {wanted[0].op} took no record")
 
     def _seen(self, topic: Topic, op: DeleteOp, others: Sequence[DeleteOp]) -> Undeleted:
-        """Return the records that `op` took: `back` those that none of `others` took, `stay` the rest."""
+        """Return the records that `op` reaches: `back` those that none of `others` takes, `stay` the rest."""
         name = topic.name
         offloaded_seq = self._handles.offloaded_seq(name)
         back, reached = self._in_remote(name, replace(op, at_seq=min(op.at_seq, offloaded_seq)), others)
@@ -115,45 +109,20 @@ class WaitingDeletes:
         return f"`seglog undo {name} {history.target_of(past.commit)}` undoes the newest commit"
 
     def _in_remote(self, name: str, op: DeleteOp, others: Sequence[DeleteOp]) -> tuple[list[int], list[int]]:
-        """Return the live records of the remote that `op` took and no other listed delete, and all that it took."""
+        """Return the live records of the remote that `op` took and no other listed delete, and all that it reaches."""
         if self._handles.find(name) is None:
             return [], []
         snapshot = self._parts.states.newest(name)
+        whole = replace(snapshot, segments=tuple(replace(view, deleted=None) for view in snapshot.segments))
         back, reached = (
             [view.ref.first_seq + entry for view, entries in found for entry in entries]
             for found in (
                 entries_taken(op, others, snapshot, self._reader),
-                entries_taken(op, (), snapshot, self._reader),
+                entries_taken(op, (), whole, self._reader),
             )
         )
         return back, reached
 
-    def _commit_of(self, name: str, op: DeleteOp) -> PastCommit:
-        """Return the commit of a delete that waits no longer."""
-        found = self._commits_of(name, op)
-        if not found:
-            raise DeleteNotUndone(name, f"delete {op.op} has no commit, because other changes took its records")
-        if len(found) == 1:
-            return found[0]
-        targets = ", ".join(f"lsn:{past.commit.lsn}" for past in found)
-        hint = f"`seglog log {name}` tells them apart, and `seglog undo {name} lsn:N` takes one back"
-        raise DeleteNotUndone(name, f"delete {op.op} has one of these commits of one moment: {targets}", hint)
-
-    def _commits_of(self, name: str, op: DeleteOp) -> list[PastCommit]:
-        """Return the commits that may be that of the delete, the newest first (PENDING-2)."""
-        try:
-            history = self._parts.states.history(name)
-        except Missing:
-            return []
-        since = takewhile(lambda past: past.commit.at_ts_ms >= op.ts_ms, history)
-        of_moment = [past for past in since if (past.commit.at_seq, past.commit.at_ts_ms) == (op.at_seq, op.ts_ms)]
-        return [past for past in of_moment if past.commit.kind in _KINDS and self._fits(name, op, past.commit)]
-
-    def _fits(self, name: str, op: DeleteOp, commit: Commit) -> bool:
-        """Return whether the commit took records that the delete reaches."""
-        try:
-            seen = Undoing(self._parts).preview(name, commit.lsn, commit.vid)
-        except NotTakenBack:
-            return False
-        tag = None if op.tag is None else op.tag.removesuffix("*")
-        return all(op.reaches(seq, tag) for seq in (seen.first_seq, seen.last_seq))
+    def _commit_of(self, name: str, op: DeleteOp) -> Commit | None:
+        handle = self._handles.find(name)
+        return None if handle is None else self._parts.offloader.commit_of(handle, op)

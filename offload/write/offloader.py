@@ -28,6 +28,7 @@ from types import MappingProxyType
 from catalog import (
     Attempt,
     Bounds,
+    Commit,
     CommitKind,
     Deletions,
     Handle,
@@ -38,6 +39,7 @@ from catalog import (
 from catalog.errors import NoSuchObject
 from catalog.format.commit import Codec
 from catalog.format.control import DEAD
+from catalog.format.encoding import delete_nonce
 from offload.context import ArchiveContext
 from offload.format.topic_config import config_change
 from offload.handles import Tip
@@ -122,7 +124,7 @@ class Offloader:
                 continue
             if delete is not None:
                 deletions = deletions_of(delete, self._volumes.snapshot(handle.vid, handle.lsn), self._reader)
-                if deletions is None:
+                if deletions is None or self.commit_of(handle, delete) is not None:
                     topic.inner.settle_deletes(delete.op)
                     continue
                 published = self._publish_delete(handle, tip, topic, delete, deletions, messages)
@@ -396,6 +398,17 @@ class Offloader:
 
     # ------------------------------------------------------------------ commits
 
+    def commit_of(self, handle: Handle, op: DeleteOp) -> Commit | None:
+        """Return the commit that this writer made of a delete, or None. A crash may have left the delete listed."""
+        for lsn in range(handle.lsn, 0, -1):
+            [stored] = self._volumes.commits(handle.vid, lsn, lsn)
+            commit = stored.commit
+            if commit.at_ts_ms < op.ts_ms:
+                break
+            if (commit.epoch, commit.nonce) == (handle.epoch, delete_nonce(commit.nonce, op.op)):
+                return commit
+        return None
+
     def _publish_delete(
         self,
         handle: Handle,
@@ -418,6 +431,7 @@ class Offloader:
             deletions=deletions,
             message=messages.get(op, ""),
         )
+        commit = replace(commit, nonce=delete_nonce(commit.nonce, op.op))
         published = self._publisher.publish(self._publisher.prepare(handle, commit))
         if published is not None:
             topic.inner.settle_deletes(op.op)

@@ -274,7 +274,8 @@ class Publisher:
         topic = self._log.topic(handle.name)
         is_lower = evict_floor < self._handles.tip(handle).bounds.evict_floor
         seqs = shown_seqs(views, self._context.reader).within(1, topic.inner.sealed_seq)
-        topic.inner.undelete(seqs, evict_floor=evict_floor if is_lower else None)
+        if seqs or is_lower:
+            topic.inner.undelete(seqs, evict_floor=evict_floor if is_lower else None)
 
     def _done_with(self, attempt: Attempt | None) -> Attempt | None:
         if attempt is None:

@@ -18,6 +18,7 @@ TAKEN-3  If the bytes of a record are gone, the undo is refused as a whole, unle
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import chain
 from typing import Any
 
 from seglog.engine.engine import Engine, change
@@ -50,14 +51,16 @@ def undo_delete(engine: Engine, name: str, number: int | None, *, partial: bool)
     engine.check_form("an undo", 2)
     state = engine.state(name)
     with held_relocation(engine, state):
-        op = _wanted(engine, state, number)
-        assert op.seqs is not None  # noqa: S101 - LAST-1
-        for info in to_make_hot(engine, state, op.seqs):
-            make_hot(engine, state, info)
-        with engine.retention_lock, engine.checkpoint_lock:
-            op = _wanted(engine, state, op.op)  # another caller may have undone it meanwhile
-            plan = _checked(state, op, _plan(engine, state, op), partial=partial)
-            undelete_locked(engine, state, plan.back, of=op.op)
+        is_hot = False
+        while True:
+            with engine.retention_lock, engine.checkpoint_lock:
+                op, plan = _wanted(engine, state, number)  # another caller may have undone it meanwhile
+                if is_hot or not state.warm:
+                    undelete_locked(engine, state, _checked(state, op, plan, partial=partial).back, of=op.op)
+                    break
+            for info in to_make_hot(engine, state, op.seqs or SeqSet.of(())):
+                make_hot(engine, state, info)
+            number, is_hot = op.op, True
         advance_front(engine, state)
     return plan
 
@@ -66,35 +69,29 @@ def preview_undo(engine: Engine, name: str, number: int | None) -> Undeleted:
     """Return what `undo_delete` would bring back. Change nothing."""
     engine.check_form("an undo", 2)
     state = engine.state(name)
-    op = _wanted(engine, state, number)
     with engine.checkpoint_lock:
-        plan = _plan(engine, state, op)
+        op, plan = _wanted(engine, state, number)
     return _checked(state, op, plan, partial=bool(plan.back) or bool(plan.gone))
 
 
-def _wanted(engine: Engine, state: TopicState, number: int | None) -> DeleteOp:
-    """Return the delete with that number, or with None the newest one that took a record."""
+def _wanted(engine: Engine, state: TopicState, number: int | None) -> tuple[DeleteOp, Undeleted]:
+    """Return the delete with that number, or with None the newest one that took a record, and its plan.
+
+    The caller holds the checkpoint lock.
+    """
     known = state.known_deletes.ops
     if state.config.keep_history:
         reason = "its archive undoes the deletes of a topic that keeps its history"
         raise DeleteNotUndone(state.name, reason, "`Archive.history.undo_delete`, or `seglog undo` with the remote")
-    op = state.known_deletes.find(number) if number is not None else _newest(engine, state)
-    others = ", ".join(f"delete:{other.op}" for other in known)
-    hint = f"these can be: {others}" if others else None
-    if op is None:
+    wanted = [op for op in reversed(known) if number in {None, op.op}]
+    if not wanted:
+        others = ", ".join(f"delete:{other.op}" for other in known)
         which = "no delete" if number is None else f"delete {number} is none that"
+        hint = f"these can be: {others}" if others else None
         raise DeleteNotUndone(state.name, f"{which} can be undone here", hint)
-    return op
-
-
-def _newest(engine: Engine, state: TopicState) -> DeleteOp | None:
-    known = state.known_deletes.ops
-    for op in reversed(known if len(known) > 1 else ()):
-        with engine.checkpoint_lock:
-            plan = _plan(engine, state, op)
-        if plan.back or plan.gone or plan.stay:
-            return op
-    return known[-1] if known else None
+    newest = wanted[0], _plan(engine, state, wanted[0])
+    older = ((op, _plan(engine, state, op)) for op in wanted[1:])
+    return next((each for each in chain([newest], older) if each[1].back or each[1].gone or each[1].stay), newest)
 
 
 def _checked(state: TopicState, op: DeleteOp, plan: Undeleted, *, partial: bool) -> Undeleted:

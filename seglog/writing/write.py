@@ -26,6 +26,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 
 from seglog.base.later import logger
 from seglog.engine.engine import Engine, change
@@ -257,9 +258,6 @@ def _queued_undelete(
     engine: Engine, state: TopicState, seqs: SeqSet, evict_floor: int | None, of: int | None
 ) -> UndeleteEntry:
     """Queue the undelete, and return its entry. The caller holds the lock."""
-    engine.committer.check_open()
-    if engine.topics.get(state.name) is not state:
-        raise NoSuchTopic(state.name)
     if of is None and seqs.end > state.sealed_seq + 1:
         raise SeqOutOfRange(state.name, seqs.end - 1, state.first_seq, state.sealed_seq)
     ts_ms = max(engine.clock.now_ms(), state.assigned_ts_ms)
@@ -273,18 +271,35 @@ def undelete_locked(
     engine: Engine, state: TopicState, seqs: SeqSet, evict_floor: int | None = None, of: int | None = None
 ) -> None:
     """Show records again. The caller holds the retention lock and the checkpoint lock, and advances the front after."""
+    queue = partial(_queued_undelete, engine, state, seqs, evict_floor, of)
+    _commit_locked(engine, state, queue, "records of %s are back, their flags are not removed yet: %s")
+
+
+def _commit_locked(
+    engine: Engine, state: TopicState, queue: Callable[[], TruncateEntry | UndeleteEntry | None], is_late: str
+) -> None:
+    """Commit what `queue` queues, if it does, and run a checkpoint. The caller holds the checkpoint lock."""
     committer = engine.committer
     try:
         with committer.lock:
-            entry = _queued_undelete(engine, state, seqs, evict_floor, of)
+            committer.check_open()
+            _check_is_there(engine, state)
+            entry = queue()
+        if entry is None:
+            return
         committer.finish(entry)
     except BaseException as error:
-        committer.settle(error)  # while this thread holds the checkpoint lock (UNDELETE-3)
+        committer.settle(error)  # while this thread holds the checkpoint lock (TRUNC-8, UNDELETE-3)
         raise
     try:
         checkpoint_locked(engine)
     except SeglogError as error:
-        _logger.warning("records of %s are back, their flags are not removed yet: %s", state.name, error)
+        _logger.warning(is_late, state.name, error)
+
+
+def _check_is_there(engine: Engine, state: TopicState) -> None:
+    if engine.topics.get(state.name) is not state:
+        raise NoSuchTopic(state.name)
 
 
 def _make_truncated_hot(engine: Engine, state: TopicState, seq: int) -> None:
@@ -298,7 +313,6 @@ def _make_truncated_hot(engine: Engine, state: TopicState, seq: int) -> None:
 
 
 def _truncate(engine: Engine, state: TopicState, seq: int, position: tuple[int, int, int] | None) -> None:
-    committer = engine.committer
     with engine.retention_lock, engine.checkpoint_lock:
         if state.undeleted is not None:
             checkpoint_locked(engine)  # the manifest of a truncation hides the frame of an undelete from replay
@@ -306,36 +320,24 @@ def _truncate(engine: Engine, state: TopicState, seq: int, position: tuple[int, 
             remainder = kept_part(state, seq, lambda info: engine.segments.get(state.topic_id, info))
         else:
             remainder = None
-        try:
-            entry = _queued_truncation(engine, state, seq, position, remainder)
-            if entry is None:
-                return
-            committer.finish(entry)
-        except BaseException as error:
-            committer.settle(error)  # while this thread holds the checkpoint lock (TRUNC-8)
-            raise
-        try:
-            checkpoint_locked(engine)
-        except SeglogError as error:
-            _logger.warning("%s is truncated, its files are not yet: %s", state.name, error)
+        queue = partial(_queued_truncation, engine, state, seq, position, remainder)
+        _commit_locked(engine, state, queue, "%s is truncated, its files are not yet: %s")
 
 
 def _queued_truncation(
     engine: Engine, state: TopicState, seq: int, position: tuple[int, int, int] | None, remainder: SegmentInfo | None
 ) -> TruncateEntry | None:
-    """Queue the truncation, and return its entry. Return None if the topic has no record from `seq` on."""
-    committer = engine.committer
-    with committer.lock:
-        committer.check_open()
-        if engine.topics.get(state.name) is not state:
-            raise NoSuchTopic(state.name)
-        if position is not None and not state.is_at(position):
-            raise ConcurrentModification(state.name)
-        _check_truncation(state, seq)
-        if seq > state.assigned_seq:
-            return None
-        entry = TruncateEntry(state, seq, max(engine.clock.now_ms(), state.assigned_ts_ms), remainder)
-        committer.enqueue(entry)
+    """Queue the truncation, and return its entry. Return None if the topic has no record from `seq` on.
+
+    The caller holds the lock.
+    """
+    if position is not None and not state.is_at(position):
+        raise ConcurrentModification(state.name)
+    _check_truncation(state, seq)
+    if seq > state.assigned_seq:
+        return None
+    entry = TruncateEntry(state, seq, max(engine.clock.now_ms(), state.assigned_ts_ms), remainder)
+    engine.committer.enqueue(entry)
     return entry
 
 

@@ -8,7 +8,8 @@ inherits.
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from pyroaring import BitMap
@@ -31,7 +32,8 @@ class _Step:
     """A commit, the state before it, and what the model knows: the records it took, and the seqs it takes at all.
 
     `after` are the records and the floors after it. `returned` are the seqs that undos of it have brought back, and
-    `brought` those that it brought back as an undo. `cut` is the last seq that a fork kept of it.
+    `brought` those that it brought back as an undo. `cut` is the last seq that a fork kept of it. `named` are the
+    records of objects that a delete names, also those that were deleted before.
     """
 
     stored: StoredCommit
@@ -43,6 +45,7 @@ class _Step:
     taken: Held = field(default_factory=dict)
     returned: set[int] = field(default_factory=set)
     brought: frozenset[int] = frozenset()
+    named: frozenset[tuple[Sid, int]] = frozenset()
     below: int = 1
     start: int = 2**64
 
@@ -69,6 +72,7 @@ class World:
         self.records: Held = {}
         self.floors = (1, 0)  # first_seq, evict_floor
         self.head = self.numbers = self.volumes = 0
+        self.counts: Counter[str] = Counter()
 
     # ------------------------------------------------------------ operations
 
@@ -94,15 +98,23 @@ class World:
         self.delete_below(CommitKind.EVICT)
 
     def delete_by_tag(self) -> None:
-        gone = {seq: record for seq, record in self.records.items() if self.rng.random() < 0.2}
+        """Delete some records, and name some that are deleted already."""
+        rate = self.rng.choice([0.1, 0.5])
+        named = frozenset(
+            (view.ref.sid, seq)
+            for view in self.now.segments
+            for seq in self.objects[view.ref.sid]
+            if view.first <= seq <= view.last and self.rng.random() < rate
+        )
         bitmaps: dict[Sid, BitMap] = {}
-        for view in self.now.segments:
-            bits = BitMap(seq - view.ref.first_seq for seq in gone if view.first <= seq <= view.last)
-            if bits:
-                bitmaps[view.ref.sid] = bitmaps.get(view.ref.sid, BitMap()) | bits
-        if gone:
-            named = {sid: bits.serialize() for sid, bits in bitmaps.items()}
-            self._take(gone, CommitKind.DELETE, deletions=Deletions(0, named))
+        firsts = {view.ref.sid: view.ref.first_seq for view in self.now.segments}
+        for sid, seq in sorted(named):
+            bitmaps.setdefault(sid, BitMap()).add(seq - firsts[sid])
+        if named:
+            gone = {seq: self.records[seq] for _, seq in named if seq in self.records}
+            deletions = Deletions(0, {sid: bits.serialize() for sid, bits in bitmaps.items()})
+            self._take(gone, CommitKind.DELETE, deletions=deletions)
+            self.steps[-1].named = named
 
     def truncate(self) -> None:
         if self.head:
@@ -188,11 +200,17 @@ class World:
         for each in in_force:
             below, end = max(below, each.below), min(end, each.start)
             below = min(below, end)
-        kept_away = self.records.keys() | step.returned
-        back = {seq: record for seq, record in step.taken.items() if below <= seq < end and seq not in kept_away}
+        sids, named = visible(step.before), frozenset().union(*(each.named for each in in_force))
+        away = {seq for seq in step.taken if not below <= seq < end or (Sid(sids[seq]), seq) in named}
+        kept_away = self.records.keys() | step.returned | away
+        back = {seq: record for seq, record in step.taken.items() if seq not in kept_away}
         assert _seqs(plan.back) == set(back)
-        assert _seqs(plan.away) == {seq for seq in step.taken if not below <= seq < end}
-        if not back:
+        assert _seqs(plan.away) == away
+        takers = {each.stored.commit.lsn for each in in_force if _takes(each, away, sids)}
+        assert set(plan.taken_by) >= takers
+        assert bool(plan.taken_by) == bool(away)
+        self.counts["named twice"] += any(below <= seq < end for seq in away)
+        if not back and (step.taken or _point(step) in undone):
             return
         step.returned |= back.keys()
         self.records = self.records | back
@@ -201,7 +219,7 @@ class World:
         self.head = plan.bounds.head_seq
         self._commit(CommitKind.RESTORE, restored=plan.restored)
         self.steps[-1].brought = frozenset(back)
-        assert self.floors[0] <= min(back)
+        assert self.floors[0] <= min(back, default=self.head + 1)
         if all(each.stored.commit.kind in {CommitKind.COMPACT, CommitKind.CONFIG} for each in later):
             assert (self.records, self.floors, self.head) == (step.records, step.floors, step.before.bounds.head_seq)
 
@@ -282,6 +300,10 @@ class World:
         return self.numbers
 
 
+def _takes(step: _Step, seqs: set[int], sids: Mapping[int, bytes]) -> bool:
+    return any(seq < step.below or seq >= step.start or (Sid(sids[seq]), seq) in step.named for seq in seqs)
+
+
 def _point(step: _Step) -> ForkPoint:
     return ForkPoint(step.stored.commit.vid, step.stored.commit.lsn)
 
@@ -308,22 +330,26 @@ _ACTS = {
 }
 
 
-def _live(seed: str) -> int:
-    """Live one history, check the state after each step, and return how many commits were undone."""
+def _live(seed: str) -> Counter[str]:
+    """Live one history, check the state after each step, and count the undone commits, also those that another one
+    kept records from.
+    """
     world = World(random.Random(seed))
     for act in world.rng.choices(list(_ACTS), list(_ACTS.values()), k=24):
         act(world)
         world.check()
-    return sum(step.stored.commit.kind is CommitKind.RESTORE for step in world.steps)
+    world.counts["undone"] = sum(step.stored.commit.kind is CommitKind.RESTORE for step in world.steps)
+    return world.counts
 
 
 def test_parts_that_lie_in_two_objects_come_back_whole() -> None:
-    assert _live("3145998424 738") > 0
+    assert _live("3145998424 738")["undone"] > 0
 
 
 @work.amounts(100, all=4_000, soak=60_000, part=8)
 def test_an_undo_brings_back_what_the_commit_took_and_changes_nothing_else(amount: int) -> None:
     seed = work.seed_of("undo plan")
-    undone = sum(_live(f"{seed} {number}") for number in range(amount))
-    work.tell(f"undo: {amount:,} histories, {undone:,} undone commits")
-    assert undone > amount // 2
+    counts = sum((_live(f"{seed} {number}") for number in range(amount)), Counter[str]())
+    work.tell(f"undo: {amount:,} histories, {counts['undone']:,} undone commits, {counts['named twice']:,} met others")
+    assert counts["undone"] > amount // 2
+    assert counts["named twice"] > amount // 20

@@ -78,8 +78,9 @@ class Held:
 class Removal:
     """A delete, an eviction or a truncation. It takes the seqs below `below` and from `start` on, whatever they are.
 
-    `taken` are the live records that it took, and `cut` those that exist no more. `point` is its commit, None as long
-    as that is not known. `is_clean` says that all of `taken` had been offloaded.
+    `taken` are the live records that it took, and `cut` those that exist no more. `reached` were deleted before: its
+    commit names them if objects of the state hold them. `point` is its commit, None as long as that is not known.
+    `is_clean` says that all of `taken` had been offloaded.
     """
 
     taken: dict[int, Held]
@@ -87,6 +88,7 @@ class Removal:
     below: int = 1
     start: int = ABOVE_ALL
     is_eviction: bool = False
+    reached: frozenset[int] = frozenset()
     cut: dict[int, Held] = field(default_factory=dict[int, Held])
     point: ForkPoint | None = None
     is_looked_up: bool = False
@@ -170,13 +172,26 @@ class Volume:
         below, start = kept_by(each for each in later if not each.is_undone)
         return {seq for seq in removal.taken if below <= seq < start} - removal.returned - self.live
 
-    def undo(self, removal: Removal) -> None:
-        back = self.back(removal)
+    def held_up(self, removal: Removal) -> list[Removal]:
+        """Return the earlier removals that are undone, which the undo of this one completes (BACK-7)."""
+        return [each for each in self.removals[: self.removals.index(removal)] if each.is_undone]
+
+    def is_sure(self, removal: Removal) -> bool:
+        """Return whether no later delete may have named what this one took."""
+        later = (each for each in self.removals[self.removals.index(removal) + 1 :] if not each.is_undone)
+        return not any(each.reached & removal.taken.keys() for each in later)
+
+    def undo(self, removal: Removal) -> int:
+        """Undo a removal, and return how many records are back."""
+        before = len(self.live)
         if not removal.is_undone:
             self.records |= removal.cut
-        removal.returned |= back
-        removal.is_undone = True
-        self.live |= back
+        for each in (removal, *self.held_up(removal)):
+            back = self.back(each)
+            each.returned |= back
+            each.is_undone = True
+            self.live |= back
+        return len(self.live) - before
 
     def fork(self, key: int) -> Volume:
         forked = deepcopy(self)
@@ -316,9 +331,10 @@ class World:
 
     def delete_tag(self, name: str) -> None:
         volume = self.volumes[name]
-        taken = {seq: volume.records[seq] for seq in volume.live if volume.records[seq].is_tagged}
+        reached = {seq: each for seq, each in volume.records.items() if each.is_tagged}
+        taken = {seq: each for seq, each in reached.items() if seq in volume.live}
         if taken:
-            volume.remove(Removal(taken, self.clean(name)))
+            volume.remove(Removal(taken, self.clean(name), reached=frozenset(reached.keys() - volume.live)))
             self.archive(name).delete(name, tag="x")
 
     def delete_range(self, name: str) -> None:
@@ -327,9 +343,10 @@ class World:
         seqs = {self.chance.randint(1, max(volume.head_seq, 1)) for _ in range(self.chance.randint(1, 3))}
         start = self.chance.randint(2, 9)
         is_open = self.chance.random() < 0.3
-        taken = {seq: volume.records[seq] for seq in volume.live if (seq >= start if is_open else seq in seqs)}
+        reached = {seq: each for seq, each in volume.records.items() if (seq >= start if is_open else seq in seqs)}
+        taken = {seq: each for seq, each in reached.items() if seq in volume.live}
         if taken:
-            volume.remove(Removal(taken, self.clean(name)))
+            volume.remove(Removal(taken, self.clean(name), reached=frozenset(reached.keys() - volume.live)))
             reach = {"start": start} if is_open else {"seqs": SeqSet.of_seqs(sorted(seqs))}
             self.archive(name).delete(name, **reach)
             self.made["deletes of ranges"] += 1
@@ -362,7 +379,8 @@ class World:
 
     def undoable(self, name: str) -> list[Removal]:
         volume = self.volumes[name]
-        return [each for each in volume.removals if each.point and not each.is_reused and volume.back(each)]
+        known = [each for each in volume.removals if each.point and not each.is_reused and volume.back(each)]
+        return [each for each in known if all(map(volume.is_sure, (each, *volume.held_up(each))))]
 
     def undo(self, name: str) -> None:
         volume = self.volumes[name]
@@ -402,8 +420,7 @@ class World:
         self.made["undone"] += 1
         self.made["undone of a parent"] += done.undone.vid != history.snapshot(name).vid
         assert done.undone == removal.point, self.told
-        assert done.records == len(volume.back(removal)), self.told
-        volume.undo(removal)
+        assert done.records == volume.undo(removal), self.told
 
     def beside(self, name: str) -> None:
         """Let the other directory write between a preview here and its run. The run changes nothing, or undoes."""
@@ -431,8 +448,7 @@ class World:
         try:
             if removal is not None and removal.point is not None:
                 done = archive.history.undo_removal(name, removal.point.lsn, removal.point.vid)
-                assert (done.undone, done.records) == (removal.point, len(back)), self.told
-                volume.undo(removal)
+                assert (done.undone, done.records) == (removal.point, volume.undo(removal)), self.told
                 self.follow(1 - former, name)
                 self.made["undone beside another writer"] += 1
             elif self.chance.random() < 0.5:

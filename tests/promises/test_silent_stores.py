@@ -65,6 +65,7 @@ ASKS = {
     "copy": "copy t copied --at head~1",
     "oplog": "oplog",
     "undo": "undo",
+    "undo and a delete": "undo u delete:1",
     "verify": "verify --remote",
     "upgrade": "upgrade --yes",
     "recover": "recover {url} {tmp}/new",
@@ -112,6 +113,7 @@ def world(tmp_path: Path, s3_remote: str) -> Path:
         archive.branches.delete_branch("t", "gone")
         archive.tags.tag("t", "v1")
         log.topic("u").append([b"not offloaded"])
+        archive.delete("u", seqs=[1])
         log.topic("u").seal()
     (directory / "seglog.toml").write_text(f'[remote]\nurl = "{s3_remote}"\n')
     return directory

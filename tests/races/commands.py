@@ -112,6 +112,7 @@ CHANGES: dict[str, Call] = {
     "pin/release": _release_the_lease,
     "undo": rpc("/rpc/undo"),
     "undo a commit": rpc("/rpc/undo", change="t", commit="lsn:3"),
+    "undo a delete": rpc("/rpc/undo", change="t", commit="delete:2"),
     "topic/create": _t("topic/create"),
     "topic/set": _t("topic/set", window="1d"),
     "topic/delete": _t("topic/delete", detach=True, yes=True),
@@ -188,6 +189,8 @@ class Commands(Routes):
         if order.startswith("c"):  # the undo takes the names back, and the branch keeps the carried record
             for call in (_CARRY, rpc("/rpc/undo")):
                 assert daemon.ask(call).status == 200
+        if "undo a delete" in pair:  # which no commit has yet
+            assert daemon.ask(_t("delete", **{"from": 4}, yes=True)).status == 200
         [line] = daemon.ask(rpc("/rpc/pin/list")).body.splitlines()
         daemon.known["pin"] = json.loads(line)["pin"]
 

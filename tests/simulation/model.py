@@ -75,11 +75,15 @@ class Back:
 
 @dataclass(frozen=True, slots=True)
 class Intent:
-    """The effect of a commit on record: its writer, the writer's topic, and the change to the volume's records."""
+    """The effect of a commit on record: its writer, the writer's topic, and the change to the volume's records.
+
+    `named` are the records that a delete names, also those that were deleted before.
+    """
 
     writer: str
     topic: str
     op: Op | None = None
+    named: State = field(default_factory=State)
     added: State | None = None
     back: Back | None = None
 
@@ -182,6 +186,7 @@ class Model:
         self.gone = 0
         self.collections = 0
         self._reader = ColdReader(ground, COLD)
+        self.refs: dict[Sid, tuple[Vid, SegmentRef]] = {}
         self._contents: dict[Sid, State] = {}
         ground.on_body = self._on_body
         ground.on_gone = self._on_gone
@@ -268,6 +273,7 @@ class Model:
             is_whole = self.ground.has(name) and self.ground.head(name).size == size
             self._hold(is_whole, f"{key} names {name}, which is not there, or not whole")
         self.segments.setdefault(vid, []).append((ref.first_seq, ref.last_seq, sizes))
+        self.refs[ref.sid] = vid, ref
 
     def _after(self, key: Key, vid: Vid, volume: Volume, stored: StoredCommit) -> State:
         """Return the records after a commit. Check its place (MODEL-1) and its writer (MODEL-2)."""
@@ -331,6 +337,11 @@ class Model:
         own = [op for op in journal.untold if op.at_seq <= commit.at_seq <= op.made_at]
         as_told = [op for op in own if replace(op, at_seq=commit.at_seq).is_due(state, head_seq)]
         may = due if is_cut else [*(op for op in due if op in own), *as_told, *due]
+        named = self._named_by(commit)
+        below = commit.deletions.before_seq
+        if not is_cut and not any(seq < below or seq in named for seq in state):  # all was deleted already
+            may = [each for each in own if each.cut is None and all(map(each.takes, named.values()))]
+            may = [each for each in may if not below or each.before == below or each.seqs is not None]
         op = next((op for op in may if (op.cut is not None) == is_cut and op.cut == commit.truncate_from), None)
         self._hold(
             op is not None, f"{writer} tells of what nobody did to {topic}: {commit.kind.name} at lsn {commit.lsn}"
@@ -338,7 +349,18 @@ class Model:
         if op is None or is_cut:
             return Intent(writer, topic, op)
         self._hold(op in own, f"{writer} tells of a delete of {topic} at seq {commit.at_seq}, which is {op}")
-        return Intent(writer, topic, replace(op, at_seq=commit.at_seq))
+        told = replace(op, at_seq=commit.at_seq)
+        self._hold(all(map(told.takes, named.values())), f"{writer} tells of a delete of {topic} that names {named}")
+        return Intent(writer, topic, told, named)
+
+    def _named_by(self, commit: Commit) -> State:
+        """Return the records that a commit names."""
+        named: State = {}
+        for sid, bits in commit.deletions.bitmaps.items():
+            vid, ref = self.refs[sid]
+            content = self._content(vid, ref)
+            named |= {ref.first_seq + entry: content[ref.first_seq + entry] for entry in BitMap.deserialize(bits)}
+        return named
 
     def author(self, past: Past) -> str | None:
         intent = self.intents.get(past.stored.hash)
@@ -348,8 +370,8 @@ class Model:
         """Return the effect of an undo right after the commit `lsn` of `vid`. The commit `undone` is in its history.
 
         A record that the commit took comes back, unless a later commit took its seq, or a fork cut it away. A later
-        commit that was undone does not count. A later delete by tag took none of these records. What an earlier undo of
-        the same commit brought back stays as it is now.
+        commit that was undone does not count. A later delete also took the records that it names. What an earlier undo
+        of the same commit brought back stays as it is now.
         """
         above, history = self.volumes[undone.vid], list(self.history(vid, lsn))
         places = [point for point, _, _ in history]
@@ -364,7 +386,8 @@ class Model:
         for point, intent in later:
             is_in_force = all(back.undone != point for back in undos)
             if intent is not None and intent.op is not None and is_in_force:
-                taken = {each: entry for each, entry in taken.items() if not intent.op.takes_seq(each)}
+                op, named = intent.op, intent.named
+                taken = {a: entry for a, entry in taken.items() if not op.takes_seq(a) and named.get(a) != entry}
         is_earlier = False
         for back in (each for each in undos if each.undone == undone):
             taken = {each: entry for each, entry in taken.items() if each not in back.records}

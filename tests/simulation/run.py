@@ -107,6 +107,8 @@ class Outcome:
     undos: int
     undos_of_parents: int
     undos_in_the_log: int
+    undos_of_waiting: int
+    undos_completed: int
 
 
 def simulate(seed: int, more: str = "") -> Outcome:
@@ -146,6 +148,8 @@ def simulate(seed: int, more: str = "") -> Outcome:
         model.counts["RESTORE"],
         model.counts["undos of a parent"],
         model.counts["undos in the log"],
+        model.counts["undos of waiting deletes"],
+        model.counts["undos completed"],
     )
 
 

@@ -118,7 +118,7 @@ def test_what_is_promised_holds_whatever_branch_is_main_for_long() -> None:
 def test_what_is_promised_holds_whatever_is_undone() -> None:
     totals = _simulate(36, UNDOING, UNDOS)  # schedule 36 undoes an inherited commit
     assert totals["acked"] > 5 * UNDOING
-    happens = ("undos", "undos_of_parents", "deletes", "truncations", "collections", "crashes")
+    happens = ("undos", "undos_of_parents", "undos_of_waiting", "deletes", "truncations", "collections", "crashes")
     assert min(totals[name] for name in happens) > 0
 
 

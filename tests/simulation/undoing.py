@@ -1,5 +1,5 @@
 """Undos in a simulation: directories take deletes and truncations back, own ones and inherited ones, while others
-write, fork, merge and undo.
+write, fork, merge and undo. They also take deletes back that no commit has yet.
 
 The model derives the effect of an undo from the journals, as it does for every commit (`Model.undo`). MODEL-4 and
 MODEL-5 then judge its commit.
@@ -25,8 +25,10 @@ from catalog.errors import Diverged, Missing, NotTakenBack, OutOfWindow, Records
 from catalog.format.encoding import StoredCommit, decode_commit_at
 from offload.handles import split_name
 from offload.services.undoing import Undone
+from seglog import DeleteNotUndone, DeleteOp
 from tests.seams.archive import context_of, watch_undos
 from tests.simulation.directory import Directory, seqs_of
+from tests.simulation.journal import Op
 from tests.simulation.model import Intent
 from tests.simulation.schedule import DAY_MS
 from tests.simulation.tasks import TOPIC
@@ -37,6 +39,7 @@ LEASE_MS = 90 * DAY_MS
 _LATE_MS = 10 * DAY_MS
 _FORK_RATE = 0.2
 _UNDO_RATE = 0.5
+_WAITING_RATE = 0.3
 _HEIR_RATE = 0.4
 _REMOVALS = {CommitKind.DELETE, CommitKind.TRUNCATE}
 
@@ -45,8 +48,8 @@ class Undoing(Directory):
     """A directory that takes deletes and truncations back."""
 
     begun_ms = 0
-    asked: ForkPoint | None = None
-    """The commit that the running undo is to undo."""
+    asked: ForkPoint | tuple[object, ...] | None = None
+    """The commit that the running undo is to undo, or what the delete takes that has none yet."""
 
     def _may_be_off_record(self, stored: StoredCommit) -> bool:
         """Judge an undo of a directory that is not the writer, and puts none on record: a second call finds it. Its
@@ -59,8 +62,8 @@ class Undoing(Directory):
             return False
         if self.schedule.now_ms - self.begun_ms > LEASE_MS - _LATE_MS:
             self.schedule.kill(self)
-        undone, asked = restored.undone, self.asked
-        self._hold(undone == asked, f"lsn {commit.lsn} of {commit.vid} undoes {undone}, and {asked} was meant")
+        undone = restored.undone
+        self._check_asked(commit.vid, undone)
         back = self.model.undo(commit.vid, commit.lsn - 1, undone)
         self.model.intents[stored.hash] = Intent(self._author, TOPIC, back=back)
         return True
@@ -75,7 +78,7 @@ class Undoing(Directory):
         stored = decode_commit_at(handle.pending_body, handle.vid, handle.pending_lsn or 0)
         back, journal = self.model.intents[stored.hash].back, self.journals[handle.name]
         assert back is not None
-        if any(past.stored.hash == stored.hash for past in self.model.volumes[handle.vid].pasts):
+        if back.records and any(past.stored.hash == stored.hash for past in self.model.volumes[handle.vid].pasts):
             listed = [
                 (op.at_seq, op.before, op.tag, seqs_of(op)) for op in self.log.topic(handle.name).inner.delete_ops()
             ]
@@ -91,8 +94,18 @@ class Undoing(Directory):
         stored = decode_commit_at(handle["pending_body"], Vid.parse(handle["vid"]), handle["pending_lsn"])
         restored = stored.commit.restored
         if restored is not None and stored.hash not in self.model.intents:
-            self._hold(restored.undone == self.asked, f"{restored.undone} is undone, and {self.asked} was meant")
+            self._check_asked(stored.commit.vid, restored.undone)
         super().prepared(handle, attempt)
+
+    def _check_asked(self, vid: Vid, undone: ForkPoint) -> None:
+        """The running call undoes the commit that it named, and then completes earlier undos (BACK-7)."""
+        undos = (past.stored.commit.restored for _, past, _ in self.model.history(vid))
+        is_again = any(each is not None and each.undone == undone for each in undos)
+        past = self.model.volumes[undone.vid].pasts[undone.lsn - 1]
+        intent = self.model.intents.get(past.stored.hash)
+        is_waiting = intent is not None and intent.op is not None and self.asked == _taken_by(intent.op)
+        is_meant = undone == self.asked or is_waiting or is_again
+        self._hold(is_meant, f"{undone} is undone in {vid}, and {self.asked} was meant")
 
     @property
     def _author(self) -> str:
@@ -100,6 +113,10 @@ class Undoing(Directory):
 
     def _act(self, name: str) -> None:
         removal = None if name in self.resetting else self._some_removal(name)
+        waiting = self._waiting(name)
+        if waiting and self.schedule.chance(_WAITING_RATE):
+            self._undo_waiting(name, self.random.choice(waiting))
+            return
         if removal is not None and self.schedule.chance(_FORK_RATE):
             self._fork(self.some_point())
         elif removal is not None and self.schedule.chance(_UNDO_RATE):
@@ -140,6 +157,25 @@ class Undoing(Directory):
             if is_kept and is_whole and not (is_inherited and point.vid == vid):
                 found.append((vid, point))
         return found
+
+    def _waiting(self, name: str) -> tuple[DeleteOp, ...]:
+        is_here = name in self.journals and name not in self.resetting and self.log.has_topic(name)
+        return self.log.topic(name).inner.delete_ops() if is_here else ()
+
+    def _undo_waiting(self, name: str, op: DeleteOp) -> None:
+        """Undo a delete that has no commit yet."""
+        self.begun_ms, self.asked = self.schedule.now_ms, (op.before, op.tag, seqs_of(op))
+        self.may_leave[name] = None
+        try:
+            done = self._with_others(lambda: self.archive.history.undo_delete(name, op.op))
+        except Diverged as error:
+            self._check_parted(name, error)
+            self.parted.add(name)
+        except (DeleteNotUndone, NotTakenBack):
+            self.model.counts["waiting deletes not undone"] += 1
+        else:
+            self.model.counts["undos of waiting deletes"] += 1
+            self._check_undone(name, context_of(self.archive).handles.of(name).vid, done.undone, done)
 
     def _undo(self, name: str, vid: Vid, point: ForkPoint) -> None:
         volume, self.begun_ms, self.asked = self.model.volumes[vid], self.schedule.now_ms, point
@@ -199,11 +235,21 @@ class Undoing(Directory):
             [(place, back)] = found
             author = self.model.author(self.model.volumes[vid].pasts[place.lsn - 1])
             self.model.ack(author if author == self.name else self._author, vid, place.lsn)
-            self._hold(
-                done.records == len(back.records), f"{name}, {point}: {done.records} came back, of {len(back.records)}"
-            )
+            again = [
+                intent.back
+                for at, past, _ in self.model.history(vid)
+                if (intent := self.model.intents.get(past.stored.hash)) and intent.back and intent.back.undone != point
+                and at.vid == vid and at.lsn > place.lsn and intent.writer in (self.name, self._author)
+            ]  # fmt: skip
+            records = sum(len(each.records) for each in (back, *again))
+            self._hold(done.records == records, f"{name}, {point}: {done.records} came back, of {records}")
+            self.model.counts["undos completed"] += bool(again)
             self.model.counts["undos of a parent"] += point.vid != vid
         self.parted.discard(name)
         self._settle(name)
         with suppress(Missing):
             self._read(name)
+
+
+def _taken_by(op: Op) -> tuple[object, ...]:
+    return op.before, op.tag, op.seqs

@@ -83,8 +83,9 @@ State = dict[int, Shown]
 class Removal:
     """A delete, an eviction or a truncation, with the records that it took from the branch, whose head was `head`.
 
-    It takes the seqs below `below` and from `start` on, whatever they are. `returned` came back by undos. `is_reused`
-    says that new records have the seqs of a truncation.
+    It takes the seqs below `below` and from `start` on, whatever they are. `reached` were deleted before: its commit
+    names them if objects of the state hold them. `returned` came back by undos, the first of which made moment
+    `undone_at`. `is_reused` says that new records have the seqs of a truncation.
     """
 
     number: int
@@ -93,9 +94,14 @@ class Removal:
     head: int
     below: int
     start: int
+    reached: frozenset[int] = frozenset()
     returned: frozenset[int] = frozenset()
-    is_undone: bool = False
+    undone_at: int | None = None
     is_reused: bool = False
+
+    @property
+    def is_undone(self) -> bool:
+        return self.undone_at is not None
 
 
 @dataclass(frozen=True)
@@ -163,19 +169,18 @@ class Line:
         *,
         is_commit: bool = False,
     ) -> None:
-        """Delete. If that takes no record, it is no moment unless it is a commit, as an eviction may be."""
-        left = {
-            seq: record
-            for seq, record in self.shown.items()
-            if not (
-                (before is None or seq < before)
-                and (label is None or record[2] == label)
-                and (seqs is None or seq in seqs)
-            )
-        }
-        taken = {seq: record for seq, record in self.shown.items() if seq not in left}
+        """Delete. If that takes no record, it is no moment unless it is a commit."""
+
+        def fits(seq: int, record: Shown) -> bool:
+            is_labeled = label is None or record[2] == label
+            return (before is None or seq < before) and is_labeled and (seqs is None or seq in seqs)
+
+        taken = {seq: record for seq, record in self.shown.items() if fits(seq, record)}
+        left = {seq: record for seq, record in self.shown.items() if seq not in taken}
         below = min(before or 1, self.head + 1) if label is None and seqs is None else 1
-        removal = Removal(number, ms, taken, self.head, below, ABOVE_ALL)
+        gone = ((seq, record) for each in self.removals for seq, record in each.taken.items() if seq not in self.shown)
+        reached = frozenset(seq for seq, record in gone if below == 1 and fits(seq, record))
+        removal = Removal(number, ms, taken, self.head, below, ABOVE_ALL, reached)
         if taken or is_commit:
             self.moments.append(Moment(ms, None, left, self.head, (*self.removals, removal)))
 
@@ -185,16 +190,33 @@ class Line:
         removal = Removal(number, ms, taken, self.head, 1, seq)
         self.moments.append(Moment(ms, None, left, seq - 1, (*self.removals, removal)))
 
-    def back(self, removal: Removal) -> State:
-        """Return the records that an undo brings back (UNDO-1)."""
-        at = self.removals.index(removal)
-        first, end = kept_by(each for each in self.removals[at + 1 :] if not each.is_undone)
+    def back(self, removal: Removal, others: Iterable[Removal] = ()) -> State:
+        """Return the records that an undo brings back once `others` are undone (UNDO-1)."""
+        later = [each for each in self.removals if each.number > removal.number and each not in others]
+        first, end = kept_by(each for each in later if not each.is_undone)
         kept_away = removal.returned | self.shown.keys()
         return {seq: each for seq, each in removal.taken.items() if first <= seq < end and seq not in kept_away}
 
+    def held_up(self, removal: Removal) -> list[Removal]:
+        """Return the earlier removals that are undone, which the undo of this one completes (BACK-7)."""
+        earlier = [each for each in self.removals if each.number < removal.number and each.undone_at is not None]
+        return sorted(earlier, key=lambda each: each.undone_at or 0)
+
+    def is_sure(self, removal: Removal) -> bool:
+        """Return whether no later delete may have named what this one took."""
+        later = (each for each in self.removals if each.number > removal.number and not each.is_undone)
+        return not any(each.reached & removal.taken.keys() for each in later)
+
     def undo(self, ms: int, removal: Removal) -> None:
-        back = self.back(removal)
-        undone = replace(removal, is_undone=True, returned=removal.returned | back.keys())
+        for number in (removal.number, *(each.number for each in self.held_up(removal))):
+            each = next(each for each in self.removals if each.number == number)
+            back = self.back(each)
+            if number == removal.number or back:
+                self._bring_back(ms, each, back)
+
+    def _bring_back(self, ms: int, removal: Removal, back: State) -> None:
+        undone_at = len(self.moments) if removal.undone_at is None else removal.undone_at
+        undone = replace(removal, undone_at=undone_at, returned=removal.returned | back.keys())
         removals = tuple(undone if each is removal else each for each in self.removals)
         is_head_back = removal.start < ABOVE_ALL and not removal.is_undone
         head = removal.head if is_head_back else self.head
@@ -383,7 +405,7 @@ class CatalogModel:
                 removed = self.archive.delete(name, seqs=seqs, tag=label)
         if seqs is not None:
             self.counts["deletes of ranges"] += 1
-        line.delete(self._number(), self.clock.ms, before, label, seqs)
+        line.delete(self._number(), self.clock.ms, before, label, seqs, is_commit=removed.lsn is not None)
         self._note(name, removed)
 
     def evict(self) -> None:
@@ -445,7 +467,9 @@ class CatalogModel:
         line, number = self.lines[name], removal.number
         point = line.points[number]
         seen = self.archive.history.preview_undo(name, point.lsn, point.vid)
-        assert (seen.undone, seen.records) == (point, len(line.back(removal)))
+        more = sum(len(line.back(each, [removal])) for each in line.held_up(removal))
+        assert (seen.undone, seen.records) == (point, len(line.back(removal)) + more)
+        self.counts["undos completed"] += bool(more)
         self._meanwhile(name)
         removal = next(each for each in line.removals if each.number == number)
         if not self._is_undoable(line, removal):
@@ -477,7 +501,8 @@ class CatalogModel:
                 self.gc()
 
     def _is_undoable(self, line: Line, removal: Removal) -> bool:
-        is_kept = removal.ms > self.clock.ms - WINDOW_MS
+        removals = [removal, *line.held_up(removal)]
+        is_kept = all(each.ms > self.clock.ms - WINDOW_MS and line.is_sure(each) for each in removals)
         return is_kept and removal.number in line.points and not removal.is_reused and bool(line.back(removal))
 
     def _inherited(self, name: str) -> tuple[Removal, ...]:
@@ -487,11 +512,11 @@ class CatalogModel:
     def _note(self, name: str, removed: Removed) -> None:
         """Note the commit of the newest removal. If it has none, nobody knows what an undo of an earlier one brings."""
         line = self.lines[name]
-        if not line.removals or line.removals[-1].number != self.made:
-            return  # it took nothing
-        if removed.lsn is None:
+        is_there = bool(line.removals) and line.removals[-1].number == self.made
+        if removed.lsn is None and (is_there or removed.waits_for is not None):
             line.points.clear()
-            return
+        if removed.lsn is None or not is_there:
+            return  # it took nothing, or waits
         past = self.archive.history.commits(name).at_lsn(removed.lsn)
         assert past is not None
         assert past.commit.kind in TAKES_AWAY

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import random
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
+from itertools import permutations
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import pytest
+from pyroaring import BitMap
 
 from catalog import CommitKind
 from catalog.errors import (
@@ -36,6 +39,7 @@ from tests.faults.store import unreachable
 from tests.faults.stride import every as strided
 from tests.offload.replicas import opened, ship, values
 from tests.worlds.clock import HandClock
+from tests.worlds.snapshots import visible
 
 T = TypeVar("T")
 
@@ -153,6 +157,91 @@ def test_hot_segments_show_only_what_the_undo_brings_back(tmp_path: Path, store:
         assert log.topic("t").inner.hot_floor == 1
 
 
+_DELETES: dict[str, dict[str, Any]] = {
+    "odd": {"tag": "odd"},
+    "some": {"seqs": [1, 2, 4]},
+    "below": {"before": 4},
+    "range": {"start": 2, "end": 5},
+}
+
+
+@pytest.mark.parametrize("is_erased", [False, True])
+@pytest.mark.parametrize("order", [(0, 1), (1, 0)], ids=["first", "second"])
+@pytest.mark.parametrize("kinds", list(permutations(_DELETES, 2)), ids="-".join)
+def test_a_record_that_two_commits_took_stays_deleted_until_both_are_undone(
+    tmp_path: Path, store: MemoryStore, kinds: tuple[str, str], order: tuple[int, int], *, is_erased: bool
+) -> None:
+    with opened(tmp_path / "one", store) as (log, archive):
+        _topic(log, archive)
+        before = _records(archive)
+        lsns = [archive.delete("t", **_DELETES[kind]).lsn or 0 for kind in kinds]
+        if is_erased:
+            archive.upkeep.erase("t")
+        shown = _undone(archive, lsns[order[0]])
+        # A delete below a seq drops segments from the state, and a later delete names only what the state has.
+        if kinds[0] != "below" or order[0] == 1:
+            assert shown == [record for record in before if not _takes(record, kinds[order[1]])]
+        assert _undone(archive, lsns[order[1]]) == before == [*log.topic("t").read()]
+    with opened(tmp_path / "two", store) as (_, other):
+        assert _records(other) == before
+
+
+def _undone(archive: Archive, lsn: int) -> list[Record]:
+    """Undo a commit as its preview says, and return what the topic shows."""
+    shown, seen = len(_records(archive)), archive.history.preview_undo("t", lsn)
+    done = archive.history.undo_removal("t", lsn)
+    assert (done.records, done.first_seq, done.last_seq) == (seen.records, seen.first_seq, seen.last_seq)
+    assert len(_records(archive)) == shown + done.records
+    return _records(archive)
+
+
+def test_a_commit_whose_records_another_one_took_is_undone_after_that(tmp_path: Path, store: MemoryStore) -> None:
+    with opened(tmp_path / "one", store) as (log, archive):
+        _topic(log, archive)
+        before = _records(archive)
+        first, second, third = (
+            archive.delete("t", **each).lsn or 0 for each in ({"tag": "odd"}, {"start": 1}, {"seqs": [1]})
+        )
+        assert archive.history.newest_removal("t").commit.lsn == third
+        for lsn, takers in ((first, f"lsn {second}, lsn {third}"),):
+            for call in (archive.history.preview_undo, archive.history.undo_removal):
+                with pytest.raises(NotTakenBack, match=f"{takers} took its records as well") as refused:
+                    call("t", lsn)
+                assert refused.value.hint == f"first undo {takers}"
+        assert archive.history.undo_removal("t", third).records == 0
+        assert archive.history.undo_removal("t", third).is_earlier
+        assert archive.history.undo_removal("t", second).records == 3
+        assert archive.history.undo_removal("t", first).records == 3
+        assert _records(archive) == before == [*log.topic("t").read()]
+        assert archive.history.newest_removal("t") is None
+        assert archive.delete("t", tag="nobody").lsn is None, "a delete that reaches nothing has no commit"
+
+
+@strided(61, part=8)
+def test_an_undo_that_ends_at_any_step_brings_back_what_an_earlier_one_left(tmp_path: Path, every: int) -> None:
+    base = Place(tmp_path / "base")
+    with base.opened() as (log, archive):
+        _topic(log, archive)
+        first, second = (archive.delete("t", **each).lsn or 0 for each in ({"tag": "odd"}, {"start": 3}))
+        archive.history.undo_removal("t", first)
+        assert values(archive, "t") == [b"a", b"b"]
+
+    for name, place in crashes(base, tmp_path, lambda _, archive: archive.history.undo_removal("t", second), every):
+        with place.opened() as (log, archive):
+            archive.history.undo_removal("t", second)
+            assert values(archive, "t") == [b"a", b"b", b"c", b"d", b"e", b"f"], name
+            assert values(archive, "t") == [record.value for record in log.topic("t").read()], name
+
+
+def _takes(record: Record, kind: str) -> bool:
+    return {
+        "odd": record.tag == "odd",
+        "some": record.seq in {1, 2, 4},
+        "below": record.seq < 4,
+        "range": 2 <= record.seq <= 5,
+    }[kind]
+
+
 class _LostAnswers(_NoCommits):
     """A store that takes a commit, and does not say so."""
 
@@ -197,6 +286,21 @@ def test_the_writer_writes_on_after_it_took_the_topic_over_again(tmp_path: Path,
         assert values(archive, "t") == [b"a", b"b", b"c", b"d", b"e", b"f", b"keyed", b"made", b"x"]
 
 
+def test_an_eviction_that_came_with_a_takeover_is_no_local_change(tmp_path: Path, store: MemoryStore) -> None:
+    with opened(tmp_path / "one", store) as (log, archive):
+        _topic(log, archive)
+        lsn = archive.evict("t", 3).lsn or 0
+        vid = archive.history.snapshot("t").vid
+        archive.restore("t", to="head", name="good")
+        archive.branches.promote_branch("t", "good")
+        assert (log.topic("t").inner.evict_floor, log.topic("t").inner.delete_ops()) == (3, ())
+        archive.replication.reset("t")
+        archive.replication.take_over("t")
+        ship(archive, log, "t", b"g")
+        assert archive.history.undo_removal("t", lsn, vid).records == 2
+        assert values(archive, "t") == [b"a", b"b", b"c", b"d", b"e", b"f", b"g"]
+
+
 def test_a_reclaim_that_took_the_bytes_costs_the_hot_copies(tmp_path: Path, store: MemoryStore) -> None:
     with opened(tmp_path / "one", store) as (log, archive):
         _topic(log, archive)
@@ -239,9 +343,8 @@ def test_what_came_after_the_delete_stays(tmp_path: Path, store: MemoryStore) ->
         done = archive.history.undo_removal("t", first)
         assert (done.records, done.away, done.taken_by) == (1, 2, (second,))
         assert values(archive, "t") == [b"e", b"f", b"g", b"not offloaded"]
-        assert archive.history.undo_removal("t", second).records == 2
-        assert values(archive, "t") == [b"b", b"d", b"e", b"f", b"g", b"not offloaded"]
-        assert archive.history.undo_removal("t", first).records == 2
+        assert archive.history.undo_removal("t", second).records == 4
+        assert archive.history.undo_removal("t", first).is_earlier
         assert values(archive, "t") == [b"a", b"b", b"c", b"d", b"e", b"f", b"g", b"not offloaded"]
 
 
@@ -474,23 +577,44 @@ def test_an_undo_that_ends_at_any_step_is_completed_by_the_next(tmp_path: Path, 
 @work.amounts(6, soak=800, part=8)
 def test_any_order_of_changes_and_undos_shows_what_the_model_says(tmp_path: Path, amount: int) -> None:
     """An undo right after its commit restores the state before. Later, it brings back what no later commit took."""
-    seed, undone = work.seed_of("undo of topics"), 0
+    seed, counts = work.seed_of("undo of topics"), Counter[str]()
     for number in range(amount):
         rng = random.Random(f"{seed} {number}")
         with opened(tmp_path / f"{number}", MemoryStore()) as (log, archive):
-            undone += _history(log, archive, rng)
-    work.tell(f"undo of topics: {amount:,} histories, {undone:,} undone commits")
-    assert undone
+            counts += _history(log, archive, rng)
+    work.tell(f"undo of topics: {amount:,} histories, {dict(counts)}")
+    assert counts["undone"]
 
 
-def _history(log: Log, archive: Archive, rng: random.Random) -> int:
-    """Run one history of deletes by tag and by seq, erasures, and undos. Return the number of undos."""
-    taken: dict[int, set[int]] = {}
-    below: dict[int, int] = {}
+@dataclass
+class _Removal:
+    """A delete: what it took, the entries that it names, and the seq below which it takes all. `back` came back."""
+
+    lsn: int
+    taken: dict[int, bytes]
+    named: set[tuple[bytes, int]]
+    below: int
+    is_undone: bool = False
+    back: set[int] = field(default_factory=set)
+
+    def returns(self, removals: list[_Removal], live: set[int]) -> set[int]:
+        later = [each for each in removals if each.lsn > self.lsn and not each.is_undone]
+        away = {
+            seq
+            for seq, sid in self.taken.items()
+            if any(seq < each.below or (sid, seq) in each.named for each in later)
+        }
+        return self.taken.keys() - away - live - self.back
+
+
+def _history(log: Log, archive: Archive, rng: random.Random) -> Counter[str]:
+    """Run one history of deletes by tag and by seq, erasures, and undos. Count the undos."""
+    removals: list[_Removal] = []
     live: set[int] = set()
-    head = undone = 0
-    for _ in range(12):
-        act = rng.choice(["append", "append", "tag", "below", "erase", "compact", "undo", "undo"])
+    counts = Counter[str]()
+    head = 0
+    for _ in range(14):
+        act = rng.choice(["append", "append", "tag", "tag", "below", "erase", "compact", "undo", "undo", "undo"])
         if act == "append" or not head:
             for tag in rng.sample("abc", 2):
                 ship(archive, log, "t", b"%d" % head, tag=tag)
@@ -500,28 +624,43 @@ def _history(log: Log, archive: Archive, rng: random.Random) -> int:
             seq = rng.randint(2, head + 1)
             tag = rng.choice("abc") if act == "tag" else None
             archive.open_for_append("t")
+            sids = visible(archive.history.snapshot("t"))
             lsn = archive.delete("t", tag=tag, before=None if tag else seq).lsn
             left = {record.seq for record in archive.read("t")}
             if lsn is not None:
-                taken[lsn], below[lsn] = live - left, 0 if tag else seq
+                taken = {seq: sids[seq] for seq in live - left}
+                removals.append(_Removal(lsn, taken, _named(archive, lsn), 0 if tag else seq))
+                assert not tag or {(sid, seq) for seq, sid in taken.items()} <= removals[-1].named
             live = left
         elif act in {"erase", "compact"}:
             archive.open_for_append("t")
             archive.upkeep.erase("t") if act == "erase" else archive.upkeep.compact("t")
-        elif taken:
-            lsn = rng.choice(list(taken))
-            floor = max((seq for other, seq in below.items() if other > lsn), default=0)
-            back = {seq for seq in taken[lsn] if seq >= floor} - live
-            if not back:
+        elif removals:
+            removal = rng.choice(removals)
+            back = removal.returns(removals, live)
+            if not back and (removal.is_undone or removal.taken.keys() - live):
                 with suppress(NotTakenBack):
-                    assert archive.history.undo_removal("t", lsn).is_earlier
+                    assert archive.history.undo_removal("t", removal.lsn).is_earlier
                 continue
-            assert archive.history.undo_removal("t", lsn).records == len(back)
-            live |= back
-            undone += 1
-            below.pop(lsn, None)
-            if all(seq in live for seq in taken[lsn]):
-                taken.pop(lsn)
+            removal.is_undone, removal.back = True, removal.back | back
+            both = live | back
+            for earlier in removals[: removals.index(removal)]:
+                more = earlier.returns(removals, both) if earlier.is_undone else set[int]()
+                earlier.back |= more
+                both |= more
+                counts["completed"] += bool(more)
+            assert archive.history.undo_removal("t", removal.lsn).records == len(both - live)
+            live = both
+            counts["undone"] += 1
         assert [record.seq for record in archive.read("t")] == sorted(live)
         assert archive.history.count(archive.history.snapshot("t"))[0] == len(live)
-    return undone
+    return counts
+
+
+def _named(archive: Archive, lsn: int) -> set[tuple[bytes, int]]:
+    commits = archive.history.commits("t")
+    firsts = {ref.sid: ref.first_seq for past in commits for ref, _ in past.segments()}
+    past = commits.at_lsn(lsn)
+    assert past is not None
+    bitmaps = past.commit.deletions.bitmaps.items()
+    return {(sid.raw, firsts[sid] + entry) for sid, bits in bitmaps for entry in BitMap.deserialize(bits)}
