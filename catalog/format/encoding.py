@@ -47,6 +47,9 @@ and for kind restore only:
 The nonce of a commit with the mark of a load is the first 16 bytes of blake3 over "SGL1", the salt and the key in
 UTF-8. Software from before loads passes over the field `load`. It finds a sound commit of its kind.
 
+The nonce of the commit of a delete is 8 random bytes, and the first 8 of blake3 over "SGD1", these bytes and the 8 of
+the delete's number in its log. So the log knows its own commit after a crash.
+
 HASH-1  The hash covers every field of `Commit`, at a fixed place or after its length. It covers `load` by the nonce. So
     no two commits share the bytes.
 HASH-2  The hash does not cover the checkpoint. So a commit that becomes one keeps its hash. The list of views has a

@@ -33,6 +33,7 @@ from catalog.format.encoding import (
     decode_commit,
     decode_commit_at,
     decode_views,
+    delete_nonce,
     encode_commit,
     encode_views,
     load_nonce,
@@ -459,6 +460,11 @@ def test_a_commit_forged_under_a_sound_checksum_does_not_pass_its_hash(field: st
     setattr(message, field, bytes(len(getattr(message, field))))
     with pytest.raises(InvalidObject, match="commit hash"):
         decode_commit(wrap(MessageType.COMMIT, message.SerializeToString()), "here")
+
+
+def test_the_nonce_of_a_delete_is_over_the_bytes_that_the_docstring_lists() -> None:
+    salt = bytes(range(8))
+    assert delete_nonce(salt + b"others", 7) == salt + blake3(b"SGD1" + salt + (7).to_bytes(8, "little")).digest()[:8]
 
 
 def test_the_nonce_of_a_load_is_over_the_bytes_that_the_docstring_lists() -> None:
