@@ -508,7 +508,7 @@ class LocalCatalog(Connected):
         if version not in {0, _VERSION}:
             raise FormatUnsupported(str(self._path), str(version), _VERSION)
         run.execute("PRAGMA journal_mode = WAL")
-        run.execute("PRAGMA synchronous = FULL")
+        run.execute(f"PRAGMA synchronous = {'FULL' if self._copy is None else 'OFF'}")
         if version == _VERSION:
             return
         with self._transaction() as run:

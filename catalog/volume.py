@@ -82,7 +82,7 @@ from catalog.format.small_objects import (
 )
 from catalog.history import BranchSpan, History, KeptCommits
 from catalog.local import LocalCatalog
-from catalog.objects.base import ObjectStore, first_valid_key
+from catalog.objects.base import ObjectStore, at_once, first_valid_key
 from catalog.objects.patience import carried
 from catalog.objects.settled_writes import put_once
 from catalog.objects.wrapped import OfflineStore
@@ -93,7 +93,7 @@ from seglog.base.progress import count
 
 __all__ = ["DEAD", "Volumes"]
 
-_CONCURRENT_GETS = 16
+_MOST_GETS = 16
 _FAR = 64  # commits: from this distance on, a checkpoint may be nearer than the known state
 _LSNS = 2**63  # the first LSN that a local catalog cannot hold
 _log = logger(__name__)
@@ -191,7 +191,7 @@ class Volumes:
                 self.cache.put_commits(vid, fetched)
             if len(fetched) < width:
                 break
-            width = min(width * 2, _CONCURRENT_GETS)
+            width = min(width * 2, _MOST_GETS)
         _check_chain(commits)
         return tuple(commits)
 
@@ -502,12 +502,13 @@ class Volumes:
         return commits
 
     def _fetch(self, vid: Vid, lsns: Sequence[int]) -> Iterator[bytes | None]:
-        if len(lsns) < 2:
+        threads = min(at_once(self.store), len(lsns))
+        if threads < 2:
             yield from _counted(self._get_commit(vid, lsn) for lsn in lsns)
             return
         from concurrent.futures import ThreadPoolExecutor
 
-        with ThreadPoolExecutor(min(_CONCURRENT_GETS, len(lsns)), "catalog-get") as pool:
+        with ThreadPoolExecutor(threads, "catalog-get") as pool:
             yield from _counted(pool.map(carried(functools.partial(self._get_commit, vid)), lsns))
 
     def _get_commit(self, vid: Vid, lsn: int) -> bytes | None:

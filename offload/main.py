@@ -27,6 +27,9 @@ def main() -> None:
         import os
         import sys
 
+        from seglog.base.later import import_without
+
+        import_without("urllib.parse", "ipaddress")  # of a host in brackets
         from offload.cli.door import run
         from offload.cli.streams import accept_any_text, flush_output, open_closed_streams
 

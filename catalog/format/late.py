@@ -18,10 +18,11 @@ if TYPE_CHECKING:
 else:
     from seglog.base.later import Later
 
-    _RARE = "google.protobuf.internal.python_message"  # for machines without the compiled protobuf
+    # The first is for machines without the compiled protobuf, the second for texts of times.
+    _RARE = ("google.protobuf.internal.python_message", "calendar")
 
-    pb, protobuf = Later("catalog.schema_pb2", _RARE), Later("google.protobuf.message")
-    pyroaring, timestamps = Later("pyroaring"), Later("google.protobuf.timestamp_pb2", _RARE)
+    pb, protobuf = Later("catalog.schema_pb2", *_RARE), Later("google.protobuf.message")
+    pyroaring, timestamps = Later("pyroaring"), Later("google.protobuf.timestamp_pb2", *_RARE)
 
 
 def import_now() -> None:

@@ -29,11 +29,9 @@ from catalog.format.keys import (
 )
 from catalog.format.small_objects import decode_pin, decode_ref, decode_tag
 from catalog.gc.policy import HeldBy, Holder
-from catalog.objects.base import ObjectStore
+from catalog.objects.base import ObjectStore, at_once
 from catalog.objects.patience import carried
 from seglog.base.values import dataclass
-
-_CONCURRENT_GETS = 16
 
 Point = tuple[Vid, int]
 
@@ -146,11 +144,12 @@ def _bodies(store: ObjectStore, keys: Iterable[str]) -> Iterator[tuple[str, byte
             return None
 
     listed = list(keys)
-    if len(listed) < 2:
+    threads = min(at_once(store), len(listed))
+    if threads < 2:
         bodies: Iterable[bytes | None] = map(body_of, listed)
         yield from _there(listed, bodies)
         return
-    with ThreadPoolExecutor(min(_CONCURRENT_GETS, len(listed)), "roots-get") as pool:
+    with ThreadPoolExecutor(threads, "roots-get") as pool:
         yield from _there(listed, pool.map(carried(body_of), listed))
 
 

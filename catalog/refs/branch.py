@@ -69,7 +69,7 @@ from catalog.format.control import DEAD, MAIN, Control, NameChange, Ref
 from catalog.format.ids import Vid
 from catalog.format.keys import Key, branch_of, named_by, ref_key, refs_prefix, topic_of
 from catalog.format.small_objects import decode_ref, encode_ref
-from catalog.objects.base import first_valid_key
+from catalog.objects.base import at_once, first_valid_key
 from catalog.objects.patience import carried
 from catalog.objects.store_time import latest_ms
 from catalog.refs.beside_gc import check_kept, keep_open
@@ -80,7 +80,6 @@ from catalog.volume import Volumes
 from seglog.base.arguments import checked
 from seglog.base.values import dataclass
 
-_CONCURRENT_GETS = 16
 _T = TypeVar("_T")
 _R = TypeVar("_R")
 
@@ -517,11 +516,12 @@ class Branches:
         return Distance(ahead, 0 if parent is None else max(0, newest - parent.lsn))  # the parent may be gone
 
     def _each(self, items: Sequence[_T], ask: Callable[[_T], _R]) -> list[_R]:
-        if len(items) < 2:
+        threads = min(at_once(self._store), len(items))
+        if threads < 2:
             return [ask(item) for item in items]
         from concurrent.futures import ThreadPoolExecutor
 
-        with ThreadPoolExecutor(min(_CONCURRENT_GETS, len(items)), "catalog-get") as pool:
+        with ThreadPoolExecutor(threads, "catalog-get") as pool:
             return list(pool.map(carried(ask), items))
 
 

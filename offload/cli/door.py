@@ -118,7 +118,7 @@ def _command(request: Request, serve: Serve) -> None:
 
     from seglog.base.later import import_without
 
-    import_without("inspect", "dataclasses")  # it makes docstrings for classes that have none
+    import_without("dataclasses", "inspect")  # it makes docstrings for classes that have none
     if request.options["debug"]:
         from seglog.base.arguments import show_frames
 

@@ -56,9 +56,8 @@ class CommitListed:
 
 def listed(stored: PastCommit, erased_by_ms: int | None, history: History) -> CommitListed:
     """Return a commit as a command shows it. `history` is that of the topic or branch that the command shows."""
-    from pyroaring import BitMap
-
     from catalog import CommitKind
+    from catalog.format.late import pyroaring
 
     commit = stored.commit
     bitmaps = commit.deletions.bitmaps.values() if commit.kind is CommitKind.DELETE else ()
@@ -89,7 +88,7 @@ def listed(stored: PastCommit, erased_by_ms: int | None, history: History) -> Co
         message=commit.message,
         evict_floor=commit.bounds.evict_floor,
         before_seq=commit.deletions.before_seq,
-        deleted_records=sum(len(BitMap.deserialize(bitmap)) for bitmap in bitmaps),
+        deleted_records=sum(len(pyroaring.BitMap.deserialize(bitmap)) for bitmap in bitmaps),
         removed_objects=len(commit.removed_sids),
         undone_lsn=None if commit.restored is None else commit.restored.undone.lsn,
     )

@@ -32,32 +32,32 @@ class _Imported:
 class Later:
     """A module that is imported when one of its names is first used. From then on, the object is an `_Imported`.
 
-    `rare` is a module that it imports and seldom uses.
+    `rare` are modules that it imports and seldom uses.
     """
 
     __spec__ = None  # `import` asks for it when the object stands for its module
 
-    def __init__(self, module: str, rare: str | None = None) -> None:
+    def __init__(self, module: str, *rare: str) -> None:
         self._module = module
         self._rare = rare
 
     def __getattr__(self, name: str) -> Any:
         _give_way(self._module, self)
-        if self._rare is not None:
-            import_without(self._rare, self._module)
-        vars(self).update(vars(importlib.import_module(self._module)))
+        import_without(self._module, *self._rare)
+        vars(self).update(vars(sys.modules[self._module]))
         self.__class__ = _Imported  # type: ignore[assignment]
         return getattr(self, name)
 
 
-def import_without(rare: str, module: str) -> None:
-    """Import a module, and the rare one, which it imports, when it first uses a name of that one."""
-    late: Any = Later(rare)
-    if sys.modules.setdefault(rare, late) is late:
-        try:
-            importlib.import_module(module)
-        finally:
-            _give_way(rare, late)
+def import_without(module: str, *rare: str) -> None:
+    """Import a module, and each of the rare ones, which it imports, when it first uses a name of that one."""
+    late: dict[str, Any] = {name: Later(name) for name in rare if name not in sys.modules}
+    sys.modules.update(late)
+    try:
+        importlib.import_module(module)
+    finally:
+        for name in late:
+            _give_way(name, late[name])
 
 
 def _give_way(module: str, late: object) -> None:

@@ -3,17 +3,20 @@
     1  The chunks go to a spool. Up to 1 MiB it is memory, and beyond that a file without a name in the data directory.
     2  The value is the mapped file. Its frame goes to the WAL as any other frame does, from the page cache.
 
-Memory holds 1 MiB and a chunk, whatever the size of the record. The record is there whole or not at all, because it is
-one frame: if the chunks end with an error, or a crash comes before the frame is written, the log has nothing of it, and
-the kernel frees the file.
+Memory holds 1 MiB and a chunk, whatever the size of the record. Only a program that gave away the right to read the
+files of Python, from which the first map is imported, holds the record.
+
+The record is there whole or not at all, because it is one frame: if the chunks end with an error, or a crash comes
+before the frame is written, the log has nothing of it, and the kernel frees the file.
 """
 
 from __future__ import annotations
 
-import mmap
-import tempfile
+import io
+import os
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from pathlib import Path
 from types import TracebackType
 from typing import IO
 
@@ -36,7 +39,7 @@ class Spool:
         check_append(engine, [b""], options)
         self._most_bytes = engine.settings.max_record_bytes
         self._root = engine.layout.root
-        self._file: IO[bytes] = tempfile.SpooledTemporaryFile(_IN_MEMORY_BYTES, dir=str(self._root))  # noqa: SIM115 - closed at the exit
+        self._file: IO[bytes] = io.BytesIO()
         self._size_bytes = 0
 
     def __enter__(self) -> Spool:
@@ -54,6 +57,9 @@ class Spool:
         if self._size_bytes > self._most_bytes:
             raise RecordTooLarge(self._size_bytes, self._most_bytes)
         with self._named_errors():
+            if self._size_bytes > _IN_MEMORY_BYTES and isinstance(self._file, io.BytesIO):
+                start, self._file = self._file.getbuffer(), _file_without_name(self._root)
+                self._file.write(start)
             self._file.write(piece)
 
     def values(self) -> Sequence[bytes]:
@@ -66,6 +72,11 @@ class Spool:
             return (self._file.read(),)
         with self._named_errors():
             self._file.flush()
+            try:
+                import mmap
+            except ImportError:
+                self._file.seek(0)
+                return (self._file.read(),)
             mapped = mmap.mmap(self._file.fileno(), self._size_bytes, access=mmap.ACCESS_READ)
         return LargeValue([memoryview(mapped)])  # type: ignore[list-item]  # whoever writes bytes also writes a view
 
@@ -79,6 +90,18 @@ class Spool:
             if error.errno in NO_DESCRIPTOR:
                 raise TooManyOpenFiles(self._root) from error
             raise
+
+
+def _file_without_name(directory: Path) -> IO[bytes]:
+    """Open a new file in the directory. It ends with the process."""
+    flags = os.O_RDWR | os.O_CLOEXEC
+    try:
+        file = os.open(directory, flags | os.O_TMPFILE, 0o600)
+    except OSError:  # the file system has no such files, as some over a network
+        path = directory / f"tmp{os.urandom(8).hex()}"
+        file = os.open(path, flags | os.O_CREAT | os.O_EXCL, 0o600)
+        path.unlink()
+    return open(file, "r+b")
 
 
 def append_stream(engine: Engine, name: str, chunks: Iterable[bytes], options: AppendOptions) -> tuple[range, bool]:

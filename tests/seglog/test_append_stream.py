@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+import errno
+import os
 import random
 import resource
 import signal
 import subprocess
 import sys
+import tempfile
 import tracemalloc
 from collections import Counter
 from collections.abc import AsyncIterator, Iterator
 from itertools import islice
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -131,6 +135,48 @@ def test_a_spool_without_room_or_descriptor_says_so(tmp_path: Path) -> None:
             resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
             signal.signal(signal.SIGXFSZ, former)
         assert topic.append_stream(chunks(4)).seqs == range(1, 2)
+
+
+def test_a_file_system_without_unnamed_files_takes_a_stream(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    real = os.open
+
+    def refusing(path: Any, flags: int, *rest: Any, **named: Any) -> int:
+        if flags & os.O_TMPFILE == os.O_TMPFILE:
+            raise OSError(errno.EOPNOTSUPP, "no unnamed files here")
+        return real(path, flags, *rest, **named)
+
+    def beside() -> Iterator[bytes]:
+        yield from chunks(3)
+        assert {path.name for path in (tmp_path / "data").iterdir()} == {"LOCK", "meta", "topics", "wal"}
+
+    with seglog.open(tmp_path / "data", settings=SETTINGS) as log:
+        monkeypatch.setattr(os, "open", refusing)
+        log.topic("t").append_stream(beside())
+        assert [record.value for record in log.topic("t").read()] == [b"".join(chunks(3))]
+
+
+_WITHOUT_RIGHTS = """
+import os, sys, seglog
+with seglog.open(sys.argv[1]) as log:
+    os.setgroups([]); os.setgid(65534); os.setuid(65534)
+    sys.path.clear()  # Python may lie in a folder that others may not enter
+    sys.path_importer_cache.clear()
+    log.topic("t").append_stream([bytes(1 << 20), bytes(1 << 20)])
+    print([len(record.value) for record in log.topic("t").read()], "mmap" in sys.modules)
+"""
+
+
+def test_a_program_that_gave_its_rights_away_takes_a_stream() -> None:
+    if os.getuid():
+        pytest.skip("only root can become another user")
+    with tempfile.TemporaryDirectory() as folder:
+        Path(folder).chmod(0o755)
+        data = Path(folder, "data")
+        data.mkdir()
+        os.chown(data, 65534, 65534)
+        line = [sys.executable, "-c", _WITHOUT_RIGHTS, str(data)]
+        done = subprocess.run(line, check=False, capture_output=True, text=True)
+    assert done.stdout == f"[{2 * MIB}] False\n", done.stderr
 
 
 _KILLED = """

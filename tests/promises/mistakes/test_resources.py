@@ -37,7 +37,7 @@ NOBODY = 65534
 
 # After the imports: the interpreter may lie in a folder that only its owner may enter.
 BECOME_NOBODY = (
-    "import logging, mmap, os, numpy, seglog, tempfile; [getattr(seglog, name) for name in seglog.__all__]; "
+    "import logging, os, numpy, seglog; [getattr(seglog, name) for name in seglog.__all__]; "
     f"os.setgroups([]); os.setgid({NOBODY}); os.setuid({NOBODY})\n"
 )
 
