@@ -447,7 +447,7 @@ class NoSuchSegment(Missing):
 
 
 class DaemonError(SeglogError):
-    """The daemon's report of a request or a command that failed, for an error without a class here.
+    """The daemon's refusal of a request that a log would not refuse: of a wrong token, or of one request too many.
 
     `status` is that of the answer, or None if the report came later. `title` is the name of the error in the daemon.
     """

@@ -131,8 +131,9 @@ class Topic:
         `OtherIncarnation` unless the topic has it (`incarnation`).
         `times_ms` are the times of the values, in place of the clock's: ascending, none below `last_ts_ms`, and none
         more than five minutes ahead of the clock. An age counts from them: with a ttl, old records are gone at once.
-        If the topic does not exist, it is made with the log's `topic_defaults`. A branch is not made: only its maker
-        knows where it starts. In that case, raise `NoSuchTopic`.
+        If the topic does not exist, it is made with the log's `topic_defaults`. The first append to a branch waits for
+        the archive, which takes the branch over as `Archive.open_for_append` does, and raises its errors, such as
+        `NoSuchBranch`. Without an archive, raise `NoSuchTopic`.
         Raise `RecordTooLarge`, `InvalidLabel`, `InvalidSetting`, `DiskFull` or `LogClosed` with nothing appended. After
         `WriterPoisoned`, only recovery knows whether the records were appended.
         """
@@ -150,7 +151,7 @@ class Topic:
         """
         return Appended(*append.append(self._engine, self.name, values, append_options(options)))
 
-    def append_stream(self, chunks: Iterable[bytes], **options: Unpack[AppendArguments]) -> Appended:
+    def append_stream(self, chunks: Iterable[bytes], **options: Unpack[LogAppendArguments]) -> Appended:
         """Append one record whose value comes in chunks. Return its seq, in a range of one, as `append_once` does.
 
             with open("dump.bin", "rb") as file:
@@ -158,8 +159,8 @@ class Topic:
 
         Memory holds 1 MiB and a chunk: the rest waits in a file without a name in the data directory. If `chunks` ends
         with an error, nothing is appended, and the error passes through. A read returns the value as a whole.
-        The other arguments, and the errors, are those of `append`. Raise `RecordTooLarge` with the first chunk that
-        passes `max_record_bytes`.
+        The other arguments, and the errors, are those of `append`; `times_ms` has one time. Raise `RecordTooLarge` with
+        the first chunk that passes `max_record_bytes`.
         """
         from seglog.writing.stream import append_stream
 

@@ -183,11 +183,13 @@ def test_the_example_of_a_restore_runs_on_a_log_and_on_a_daemon(
         log.topic("orders").seal()
         archive.offload("orders")
     program = PROGRAMS["docs/client.md"][2]
-    call = "with seglog.connect('unix:data') as client:\n    retry_from(client.archive, 1)\n"
+    call = "with seglog.connect('unix:data') as client:\n    retry_from(client.archive, client, 1)\n"
     with served(tmp_path / "data", remote):
         monkeypatch.setitem(PROGRAMS, "docs/client.md", ["import seglog\n", program, call])
         run_blocks("docs/client.md", tmp_path, monkeypatch)
-    call = "with seglog.open('data') as log, offload.attach(log, 'REMOTE') as archive:\n    retry_from(archive, 2)\n"
+    call = (
+        "with seglog.open('data') as log, offload.attach(log, 'REMOTE') as archive:\n    retry_from(archive, log, 2)\n"
+    )
     monkeypatch.setitem(
         PROGRAMS, "docs/client.md", ["import offload, seglog\n", program.replace("retry", "again"), call]
     )

@@ -15,7 +15,8 @@
     seq, epoch                          Truncated: the first seq that is gone, and the epoch after that
     gap_from, gap_to                    Evicted: the first and the last record that retention took
     incarnation                         OtherIncarnation: that of the topic, null without a topic
-    fields                              an error of `seglog.errors`: all its fields, such as topic, seq and floor
+    class, fields                       an error that a log or an archive raises: the full name of its class, and all
+                                        its fields, such as topic, seq and floor
     appended, first_seq, last_seq       an append of many parts: the records that are in
 
 PROBLEM-1  A status 429, 503 or 507 comes with `Retry-After`.
@@ -25,7 +26,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any, Final, TypeAlias
 
@@ -33,7 +34,7 @@ from starlette.responses import Response
 
 from offload.daemon.asgi import Send
 from offload.daemon.ids import request_id
-from offload.errors import Busy, Refused
+from offload.errors import BodyBroken, Busy, Refused, Stopping
 from offload.operations.results import problem
 from seglog import (
     BatchForgotten,
@@ -48,8 +49,8 @@ from seglog import (
     SeqOutOfRange,
     TooManyKeys,
     Truncated,
-    errors,
 )
+from seglog.base.errors import ERROR_MODULES
 
 RETRY_AFTER_S = 1
 """The time to wait where the daemon does not know better."""
@@ -57,6 +58,8 @@ RETRY_AFTER_S = 1
 ErrorAnswer: TypeAlias = tuple[int, list[tuple[bytes, bytes]], bytes]
 """The status, the headers and the body."""
 
+# A client gets these, and the errors of this room, as a `DaemonError`, because no log and no archive raises them.
+_OF_A_DAEMON = (BodyBroken, Busy, Refused, Stopping)
 _NO_MEMBERS: Final[Mapping[str, Any]] = MappingProxyType({})
 _BY_NAME = {
     "AppendsHeld": 507,
@@ -75,28 +78,18 @@ _BY_NAME = {
 _BY_EXIT_CODE = {2: 400, 3: 404, 4: 409}
 _BY_GROUP = {"Misuse": 400, "Missing": 404, "Conflict": 409, "Unavailable": 503}
 
-# Members of the body, by error, each with the header that tells the same.
-_MEMBERS: dict[type[BaseException], tuple[tuple[str, str | None, Callable[[Any], int | str | None]], ...]] = {
-    ProducerFenced: (("epoch", "producer-epoch", lambda error: error.current),),
-    ProducerGap: (
-        ("expected", "producer-expected-seq", lambda error: error.expected),
-        ("received", "producer-received-seq", lambda error: error.number),
-    ),
-    BatchReused: (("records", None, lambda error: error.records),),
-    BatchForgotten: (("newest", None, lambda error: error.newest),),
-    HeadMoved: (("head_seq", "seglog-head", lambda error: error.head),),
-    KeyReused: (
-        ("first_seq", None, lambda error: error.first_seq),
-        ("records", None, lambda error: error.records),
-    ),
-    SeqOutOfRange: (
-        ("seq", None, lambda error: error.seq),
-        ("first", None, lambda error: error.first),
-        ("last", "seglog-head", lambda error: error.last),
-    ),
-    Truncated: (("seq", None, lambda error: error.seq), ("epoch", "seglog-epoch", lambda error: error.epoch)),
-    Evicted: (("gap_from", None, lambda error: error.gap_from), ("gap_to", None, lambda error: error.gap_to)),
-    OtherIncarnation: (("incarnation", None, lambda error: error.found),),
+# Members of the body, by error, each with the header that tells the same, and the field of the error that it has.
+_MEMBERS: dict[type[BaseException], tuple[tuple[str, str | None, str], ...]] = {
+    ProducerFenced: (("epoch", "producer-epoch", "current"),),
+    ProducerGap: (("expected", "producer-expected-seq", "expected"), ("received", "producer-received-seq", "number")),
+    BatchReused: (("records", None, "records"),),
+    BatchForgotten: (("newest", None, "newest"),),
+    HeadMoved: (("head_seq", "seglog-head", "head"),),
+    KeyReused: (("first_seq", None, "first_seq"), ("records", None, "records")),
+    SeqOutOfRange: (("seq", None, "seq"), ("first", None, "first"), ("last", "seglog-head", "last")),
+    Truncated: (("seq", None, "seq"), ("epoch", "seglog-epoch", "epoch")),
+    Evicted: (("gap_from", None, "gap_from"), ("gap_to", None, "gap_to")),
+    OtherIncarnation: (("incarnation", None, "found"),),
 }
 
 
@@ -134,10 +127,12 @@ def line_of(error: BaseException) -> dict[str, Any]:
 
 def _members_of(error: BaseException) -> dict[str, Any]:
     """Return the members of an error beside its text, from which a client makes the same error."""
-    members = {member: value_of(error) for member, _, value_of in _MEMBERS.get(type(error), ())}
-    kind = getattr(errors, type(error).__name__, None)
-    is_own = isinstance(kind, type) and issubclass(kind, SeglogError) and isinstance(error, kind)
-    return members | {"fields": error.fields()} if is_own and isinstance(error, SeglogError) else members
+    members = {member: getattr(error, field) for member, _, field in _MEMBERS.get(type(error), ())}
+    is_of_daemon = isinstance(error, _OF_A_DAEMON) or type(error).__module__.startswith("offload.daemon")
+    if is_of_daemon or not isinstance(error, SeglogError):
+        return members
+    kind = next(base for base in type(error).__mro__ if base.__module__ in ERROR_MODULES)
+    return members | {"class": f"{kind.__module__}.{kind.__name__}", "fields": error.fields()}
 
 
 def answer_of(error: Exception, members: Mapping[str, Any] = _NO_MEMBERS) -> Response:

@@ -163,14 +163,12 @@ class Service:
         archive. Then it closes the log without them, and `has_work` is True.
         """
         self.stopping.set()
-        until_s = self._stopped_s + self.settings.stop_timeout_s
-        await self._background.close(max(0.0, until_s - time.monotonic()))
+        await self._background.close(self._left_s())
         self._gate.close()
-        await self._threads.close(max(0.0, until_s - time.monotonic()))
+        await self._threads.close(self._left_s())
         try:
             if self.archive is not None:
-                patience_s = until_s + _CLOSE_ARCHIVE_S - time.monotonic()
-                await self._close_archive(self.archive, max(_LEAST_CLOSE_S, patience_s))
+                await self._close_archive(self.archive, max(_LEAST_CLOSE_S, self._left_s(_CLOSE_ARCHIVE_S)))
             if self.aws is not None:
                 await self.aws.close()
         finally:
@@ -200,6 +198,10 @@ class Service:
 
     def _note_stop(self) -> None:
         self._stopped_s = time.monotonic()
+
+    def _left_s(self, more_s: float = 0.0) -> float:
+        """Return the time from now to the end of the stop, and `more_s`."""
+        return max(0.0, self._stopped_s + self.settings.stop_timeout_s + more_s - time.monotonic())
 
     def reload(self, variables: Mapping[str, str]) -> None:
         """Read the settings of the daemon, the offload and the catalog from seglog.toml again.

@@ -20,9 +20,9 @@ from seglog.reading.follow import Follower, Patience
 from seglog.topic import Topic, append_options
 from seglog.values.arrow import check_arrow
 from seglog.values.last_deletes import Undeleted
+from seglog.values.names import BRANCH_MARK
 from seglog.values.producer import Appended
 from seglog.values.protocols import (
-    AppendArguments,
     Bounds,
     DeleteArguments,
     FollowArguments,
@@ -32,7 +32,7 @@ from seglog.values.protocols import (
     Selection,
 )
 from seglog.values.record import Gap, Record, selected
-from seglog.writing.append import PLAIN, append, check_append
+from seglog.writing.append import PLAIN, append, check_append, open_branch
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -115,7 +115,7 @@ class AsyncTopic:
     async def append(self, values: Sequence[bytes], **options: Unpack[LogAppendArguments]) -> range:
         """Append records as `Topic.append` does. Order, cancellation and bound follow AIO-1 to AIO-3."""
         kind = (self.sync.name, append_options(options)) if options else self._plain
-        # The body of `_append`, inlined, because each append of a task spends its time here.
+        # The body of `append_once`, inlined, because each append of a task spends its time here.
         queue = self._queue
         ack = Ack()
         ack.waiting, ack.kind, ack.is_cancelled = queue.waiting, kind, False
@@ -123,6 +123,8 @@ class AsyncTopic:
         ack.records, ack.size_bytes = records, size_bytes
         if not records:
             return self.sync.append(values, if_head=kind[1].if_head, if_incarnation=kind[1].if_incarnation)
+        if kind[0] not in queue.engine.topics:
+            await self._open_branch()
         if queue.for_room or queue.is_closed or queue.waiting.unsettled_bytes + size_bytes > queue.max_bytes:
             await queue.wait_for_room(size_bytes)
         try:
@@ -139,9 +141,24 @@ class AsyncTopic:
 
     async def append_once(self, values: Sequence[bytes], **options: Unpack[LogAppendArguments]) -> Appended:
         """Append records as `append` does, and say whether the topic had the batch already (`Topic.append_once`)."""
-        return await self._append(values, (self.sync.name, append_options(options)))
+        kind = (self.sync.name, append_options(options))
+        queue = self._queue
+        ack = Ack()
+        ack.waiting, ack.kind, ack.is_cancelled = queue.waiting, kind, False
+        ack.values, ack.records, ack.size_bytes = check_append(queue.engine, values, kind[1])
+        if not ack.records:
+            return self.sync.append_once(values, if_head=kind[1].if_head, if_incarnation=kind[1].if_incarnation)
+        await self._open_branch()
+        await queue.wait_for_room(ack.size_bytes)
+        await ack
+        outcome = ack.part.outcome
+        if isinstance(outcome, int):
+            first = outcome + ack.offset
+            return Appended(range(first, first + ack.records), ack.part.is_repeated)
+        assert isinstance(outcome, BaseException)  # noqa: S101 - the group is settled
+        raise own_error(outcome)
 
-    async def append_stream(self, chunks: AsyncIterable[bytes], **options: Unpack[AppendArguments]) -> Appended:
+    async def append_stream(self, chunks: AsyncIterable[bytes], **options: Unpack[LogAppendArguments]) -> Appended:
         """Append one record whose value comes in chunks (`Topic.append_stream`). Return its seq, in a range of one.
 
         Threads write the chunks and the record, so that the loop goes on meanwhile.
@@ -157,21 +174,10 @@ class AsyncTopic:
                 await asyncio.to_thread(spool.add, chunk)
             return Appended(*await asyncio.to_thread(append, engine, name, spool.values(), whole))
 
-    async def _append(self, values: Sequence[bytes], kind: Kind) -> Appended:
-        queue = self._queue
-        ack = Ack()
-        ack.waiting, ack.kind, ack.is_cancelled = queue.waiting, kind, False
-        ack.values, ack.records, ack.size_bytes = check_append(queue.engine, values, kind[1])
-        if not ack.records:
-            return self.sync.append_once(values, if_head=kind[1].if_head, if_incarnation=kind[1].if_incarnation)
-        await queue.wait_for_room(ack.size_bytes)
-        await ack
-        outcome = ack.part.outcome
-        if isinstance(outcome, int):
-            first = outcome + ack.offset
-            return Appended(range(first, first + ack.records), ack.part.is_repeated)
-        assert isinstance(outcome, BaseException)  # noqa: S101 - the group is settled
-        raise own_error(outcome)
+    async def _open_branch(self) -> None:
+        if BRANCH_MARK in self.name and self.name not in self._queue.engine.topics:
+            self._queue.check_loop()
+            await asyncio.to_thread(open_branch, self._queue.engine, self.name)
 
     @overload
     def read(

@@ -36,8 +36,10 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any, ClassVar, Self, dataclass_transform
 
+#: The modules whose errors a client of a daemon raises as their own classes.
+ERROR_MODULES = ("seglog.errors", "catalog.errors", "offload.errors")
 _MOST_CHARACTERS = 4096
-_SHOWN_IN = "seglog.errors"  # a traceback names the classes as callers import them
+_SHOWN_IN = ERROR_MODULES[0]  # a traceback names the classes as callers import them
 
 
 @dataclass_transform()
@@ -92,6 +94,8 @@ class SeglogError(Exception):
 
 def _plain(value: object) -> object:
     value = os.fspath(value) if isinstance(value, os.PathLike) else value
+    if isinstance(value, tuple):
+        return tuple(map(_plain, value))
     if isinstance(value, str):
         return value[:_MOST_CHARACTERS]
     is_plain = value is None or isinstance(value, int) or (isinstance(value, float) and math.isfinite(value))

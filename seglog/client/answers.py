@@ -1,17 +1,20 @@
 """The answers of the daemon, as values, and the errors that they mean. No I/O.
 
-A problem (RFC 9457) names the class of its error in `title`. If `seglog.errors` has that class, the client raises it
-with all its fields, as a log in the process does. Any other one becomes a `DaemonError`.
+A problem (RFC 9457) names the class of its error in `class`: one of `seglog.errors`, `catalog.errors` or
+`offload.errors`. The client raises that class with all its fields, as a log and an archive in the process do. It
+imports the last two when such an error comes. What only a daemon refuses, such as a token, becomes a `DaemonError`.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 from seglog import errors
+from seglog.base.errors import ERROR_MODULES
 from seglog.base.values import dataclass
 from seglog.client.connections import CLOSED, Answer, Lost, Outcome, Request
 from seglog.client.requests import INCARNATION
@@ -98,28 +101,40 @@ def error_of(request: Request, outcome: Outcome, address: str) -> SeglogError:
     if request.method == "HEAD" and outcome.status == 404:
         return errors.NoSuchTopic(request.topic)
     report = problem_of(outcome.body)
-    return _own_error(report.get("title"), report) or refusal_of(outcome.status, outcome.body)
+    return _own_error(report) or refusal_of(outcome.status, outcome.body)
 
 
 def error_of_line(report: Any) -> SeglogError:
     """Return the error that the last line or the last event of an answer tells of."""
     fields = report if isinstance(report, dict) else {}
-    return _own_error(fields.get("error"), fields) or failure_of(fields)
+    return _own_error(fields) or failure_of(fields)
 
 
-def _own_error(title: str | None, report: dict[str, Any]) -> SeglogError | None:
-    """Return the error of `seglog.errors` that a report tells of, with all its fields; None if it has none."""
-    fields = report.get("fields")
-    if not isinstance(fields, dict) or title not in errors.__all__:
+def _own_error(report: Mapping[str, Any]) -> SeglogError | None:
+    """Return the error whose class the report names, with all its fields; None if it names none of ours."""
+    fields, (home, _, name) = report.get("fields"), str(report.get("class")).rpartition(".")
+    if not isinstance(fields, dict) or home not in ERROR_MODULES:
         return None
-    kind: type[SeglogError] = getattr(errors, title)
-    types = {**vars(kind).get("__annotations__", {}), **getattr(vars(kind).get("__init__"), "__annotations__", {})}
-    names = [name for name, declared in types.items() if declared in ("Path", "Path | None")]
     try:
-        paths = {name: Path(fields[name]) for name in names if fields.get(name) is not None}
-    except TypeError:  # no text
+        module = import_module(home)
+    except ImportError:  # a foreign package hides it
         return None
-    return kind.told(str(report.get("detail") or report.get("message")), report.get("hint"), fields | paths)
+    if name not in module.__all__:
+        return None
+    kind: type[SeglogError] = getattr(module, name)
+    types = {**vars(kind).get("__annotations__", {}), **getattr(vars(kind).get("__init__"), "__annotations__", {})}
+    try:
+        values = {field: _from_json(value, types.get(field, "")) for field, value in fields.items()}
+    except TypeError:  # a path that is no text
+        return None
+    return kind.told(str(report.get("detail") or report.get("message")), report.get("hint"), values)
+
+
+def _from_json(value: Any, declared: str) -> Any:
+    """Return the value of a field: of JSON's kinds, a path, or pairs."""
+    if isinstance(value, list) and declared.startswith("tuple"):
+        return tuple(map(tuple, value))
+    return Path(value) if value is not None and declared in ("Path", "Path | None") else value
 
 
 def failure_of(report: Mapping[str, Any]) -> DaemonError:

@@ -28,7 +28,7 @@ class RemoteArchive:
     """The archive of a daemon: `Client.archive`. Its calls are those of `offload.Archive`.
 
     No call is repeated after a lost answer. Raise `DaemonGone` then, and the caller looks what is done. Raise
-    `DaemonError` for a refusal, such as `NoRemote`.
+    what an archive raises, and `DaemonError` for what only a daemon refuses, such as a wrong token.
     """
 
     def __init__(self, driver: Driver) -> None:

@@ -132,7 +132,7 @@ class RemoteTopic:
         Only an append with a `producer` or a `key` is repeated after a lost answer: the daemon knows it again. A key is
         a text of the caller's choice, for one append in 24 hours. `if_head` is the seq that the topic has to end with.
         Raise `AppendUnknown` if the records may be in or not, `HeadMoved`, `ProducerFenced`, `ProducerGap`,
-        `BatchForgotten`, `OtherIncarnation`, `DaemonGone`, and `DaemonError` for any other refusal.
+        `BatchForgotten`, `OtherIncarnation`, `DaemonGone`, and `DaemonError` if the daemon refuses the request.
         """
         return (self._append(append_of(self.name, values, self._incarnation, options))).seqs
 

@@ -16,7 +16,7 @@ from seglog.client.connections import Answer, Broken, Connections, Lost, Outcome
 from seglog.client.reading import ArrowReading, Following, Lookup, Reading, is_looked_up_here
 from seglog.client.requests import bounds_request
 from seglog.client.retries import Call, Retries, after, is_reached
-from seglog.errors import DaemonError
+from seglog.errors import Misuse
 from seglog.values.protocols import DeleteArguments, Removed
 from seglog.values.record import Gap, Record
 
@@ -58,8 +58,8 @@ class Driver:
         if not is_looked_up_here(conditions):
             try:
                 return self.result(asking)
-            except DaemonError as refused:
-                if conditions.get("grep") is None or refused.title != "InvalidParameters":
+            except Misuse:
+                if conditions.get("grep") is None:
                     raise
         request = bounds_request(topic)
         lookup = Lookup(topic, conditions, bounds_of(request, self.ask(request)))

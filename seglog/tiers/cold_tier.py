@@ -3,7 +3,7 @@
 The log serves the records that it has (the hot tier), and asks the cold tier for the rest. The log does not know what
 the cold tier is.
 The hard invariant: a slow or dead cold tier never delays an append or a read of hot data. So the log holds no lock
-while it waits for the cold tier.
+while it waits for the cold tier. Only the first append to a branch that the log lacks has to wait for it.
 """
 
 from __future__ import annotations
@@ -39,7 +39,11 @@ class ArraysTier(ColdTier, Protocol):
 
 @runtime_checkable
 class BranchesTier(ColdTier, Protocol):
-    """A cold tier that knows which records a branch has from its parent."""
+    """A cold tier that knows the branches: which records they have from their parents, and where their own begin."""
+
+    def open_for_append(self, name: str) -> object:
+        """Make the topic of the log that takes the appends of a branch, if there is none. This waits for the remote."""
+        ...
 
     def expired_own(self, branch: str, end: int, oldest_ms: int) -> tuple[int, int]:
         """Return the seq after the branch's own records below `end` that are older than a time; 1 if there are none.

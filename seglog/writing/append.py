@@ -43,6 +43,7 @@ from seglog.maintenance.checkpoint import wait_for_room
 from seglog.maintenance.eviction import enforce_limits, make_room, trim
 from seglog.maintenance.plan import Retained, passed_cap
 from seglog.process import uninterrupted
+from seglog.tiers.cold_tier import BranchesTier
 from seglog.values.append_key import GivenKey, KeyedAppend, Repeatable, digest_of
 from seglog.values.byte_strings import byte_strings
 from seglog.values.config import TopicConfig, check_durability, check_history
@@ -128,6 +129,8 @@ def append(engine: Engine, name: str, values: Sequence[bytes], options: AppendOp
             wait_for_room(engine)
     committer = engine.committer
     committer.check_apart()
+    if name not in engine.topics:
+        open_branch(engine, name)
     # The body of `change`, inlined, because a lone append spends its time here.
     try:
         while (begun := begin_append(engine, name, values, records, size_bytes, options, is_alone=True)) is None:
@@ -136,6 +139,16 @@ def append(engine: Engine, name: str, values: Sequence[bytes], options: AppendOp
     except BaseException as error:
         committer.leave(error)
         raise
+
+
+def open_branch(engine: Engine, name: str) -> None:
+    """Let the cold tier make the topic of a branch that the log lacks: only the tier knows where the branch begins.
+
+    This waits for the remote, so the caller holds no lock and is in no loop. Raises `LogClosed`, and what the tier
+    raises.
+    """
+    if BRANCH_MARK in name and isinstance(engine.cold, BranchesTier):
+        engine.cold.open_for_append(name)
 
 
 def check_append(
@@ -320,7 +333,7 @@ def _creation(engine: Engine, name: str) -> CreateEntry | None:
     if engine.is_being_deleted(name):
         return None
     if BRANCH_MARK in name:
-        raise NoSuchTopic(name)  # only the code that creates a branch knows its first seq
+        raise NoSuchTopic(name)  # no cold tier knows its first seq
     return new_topic(engine, name, engine.topic_defaults, first_seq=1, ts_floor_ms=0)
 
 

@@ -19,7 +19,7 @@ from catalog.objects.memory import MemoryStore
 from offload import OffloadSettings
 from offload.errors import HistoryBehind, NoRemote, OtherRemote
 from offload.moment import format_time
-from seglog import ColdTierAttached, ColdTierRequired, InvalidSetting, LogSettings, NoSuchTopic
+from seglog import ColdTierAttached, ColdTierRequired, InvalidSetting, LogSettings
 from tests.faults.store import EFFECTS, CountingStore, Fault, FaultyStore, unreachable
 from tests.faults.stuck_store import StuckStore
 from tests.worlds.clock import HandClock
@@ -301,14 +301,12 @@ def test_a_reader_on_its_way_in_the_cold_tier_sees_no_record_deleted_before_it_g
         assert [record.seq for record in records] == [6, 7, 8, 9, 10]
 
 
-def test_a_branch_is_never_made_by_an_append(tmp_path: Path) -> None:
+def test_an_append_continues_a_branch_where_it_forks(tmp_path: Path) -> None:
     with seglog.open(tmp_path) as log, offload.attach(log, store=MemoryStore()) as archive:
         log.topic("t").append([b"a", b"b"])
         archive.restore("t", to="seq:1", name="half")
-        with pytest.raises(NoSuchTopic):
-            log.topic("t@half").append([b"x"])
-        assert [record.value for record in archive.read("t@half")] == [b"a"]
-        assert archive.open_for_append("t@half").append([b"x"]) == range(2, 3)
+        assert log.topic("t@half").append([b"x"]) == range(2, 3)
+        assert [record.value for record in archive.read("t@half")] == [b"a", b"x"]
 
 
 def test_topics_made_while_an_archive_is_attached_keep_their_deletes(tmp_path: Path) -> None:

@@ -31,7 +31,6 @@ from tests.worlds.log_calls import (
     READ,
     SELECTION,
     STREAM,
-    STREAM_OPTIONAL,
     World,
     ended,
     of_function,
@@ -140,7 +139,7 @@ class Chunks:
 ASYNC = {
     "append": (APPEND, APPEND_OPTIONAL, {"values": [b"x"]}),
     "append_once": (APPEND, APPEND_OPTIONAL, {"values": [b"x"]}),
-    "append_stream": (STREAM, STREAM_OPTIONAL, {"chunks": Chunks()}),
+    "append_stream": (STREAM, APPEND_OPTIONAL, {"chunks": Chunks()}),
     "read": ({**READ, **SELECTION, "limit": "whole", "gaps": "bool"}, "start end since_ms until_ms tag limit", {}),
     "read_arrow": ({**READ, **SELECTION, "text": "bool"}, "start end since_ms until_ms tag", {}),
     "follow": (FOLLOW, "start epoch timeout_s tag", {"timeout_s": 0}),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator
 from itertools import accumulate
 from pathlib import Path
 
@@ -91,6 +92,16 @@ def test_tasks_give_times_too_and_such_appends_are_not_merged(tmp_path: Path) ->
             once = await topic.append_once([b"z"], key="k", times_ms=[topic.sync.last_ts_ms])
             assert (once.seqs, once.duplicate) == (range(5, 6), False)
             assert _times(list(topic.sync.read()))[:3] == [7, 7, 7]
+
+            async def chunks() -> AsyncIterator[bytes]:
+                yield b"chunk"
+
+            later = topic.sync.last_ts_ms + 9
+            await topic.append_stream(chunks(), times_ms=[later])
+            topic.sync.append_stream([b"chunk"], times_ms=[later])
+            assert _times(list(topic.sync.read()))[-2:] == [later, later]
+            with pytest.raises(InvalidArgument, match="times_ms"):
+                topic.sync.append_stream([b"chunk"], times_ms=[later, later])
 
     asyncio.run(append())
 

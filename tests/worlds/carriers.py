@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Callable
 from typing import TYPE_CHECKING, Any
 
 import seglog
+from catalog.errors import InvalidName, NoSuchBranch, NoSuchTopic
 from seglog import Gap, Record
 from seglog.values.protocols import AnyArchive, AnyAsyncLog, AnyAsyncTopic, AnyLog, AnyTopic, Bounds
 
@@ -137,6 +138,8 @@ def archive_history(archive: AnyArchive, log: AnyLog, name: str) -> list[object]
     archive.restore(name, to="seq:5", name="more")
     branch = archive.open_for_append(f"{name}@more")
     told += [branch.name, branch.append([b"on the branch"]), [record.value for record in branch.read(5)]]
+    archive.restore(name, to="seq:5", name="third")
+    told += [log.topic(f"{name}@third").append([b"at once"]), log.topic(f"{name}@third").bounds().head_seq]
     told += [[record.value for record in log.topic(f"{name}@more").read(6)]]
     archive.branches.rename_branch(name, "half", "part")
     told += [[(each.topic, each.branch, each.created_at_ms > 0) for each in archive.branches.list(name)]]
@@ -245,6 +248,12 @@ def refusals(archive: AnyArchive, log: AnyLog, name: str) -> list[object]:
         (lambda: archive.branches.delete_branch(name, "main"), seglog.UnnamableBranch),
         (lambda: archive.branches.delete_branch(name, "there"), seglog.OpenBranch),
         (lambda: archive.branches.rename_branch(name, "none", "new"), seglog.NoSuchBranch),
+        (lambda: archive.branches.rename_branch(name, "none", "a b"), InvalidName),
+        (lambda: archive.branches.undelete_branch(name, "none"), NoSuchBranch),
+        (lambda: archive.restore(name, to="seq:3", name="a b"), InvalidName),
+        (lambda: archive.restore("no-topic", to="head", name="new"), NoSuchTopic),
+        (lambda: log.topic(f"{name}@none").append([b"x"]), NoSuchBranch),
+        (lambda: log.topic(f"{name}@none").append_stream([b"x"]), NoSuchBranch),
     ]
     told: list[object] = []
     for call, kind in calls:

@@ -25,7 +25,6 @@ __all__ = [
     "READ",
     "SELECTION",
     "STREAM",
-    "STREAM_OPTIONAL",
     "World",
     "ended",
     "of_function",
@@ -97,8 +96,7 @@ APPEND = {
     "times_ms": "wholes",
 }
 APPEND_OPTIONAL = "tag node durability producer if_head key if_incarnation times_ms"
-STREAM = {"chunks": "values", **{name: kind for name, kind in APPEND.items() if name not in {"values", "times_ms"}}}
-STREAM_OPTIONAL = APPEND_OPTIONAL.removesuffix(" times_ms")
+STREAM = {"chunks": "values", **{name: kind for name, kind in APPEND.items() if name != "values"}}
 DELETE = {
     **SELECTION,
     "before": "whole",
@@ -175,7 +173,7 @@ LOG = {
     "Log.hold_appends": _of_log("hold_appends", {"reason": "text"}, "reason"),
     "Topic.append": _of_topic("append", APPEND, APPEND_OPTIONAL, values=[b"x"]),
     "Topic.append_once": _of_topic("append_once", APPEND, APPEND_OPTIONAL, values=[b"x"]),
-    "Topic.append_stream": _of_topic("append_stream", STREAM, STREAM_OPTIONAL, chunks=[b"x"]),
+    "Topic.append_stream": _of_topic("append_stream", STREAM, APPEND_OPTIONAL, chunks=[b"x"]),
     "InnerTopic.known_producer": _of_inner("known_producer", {"producer": "text"}),
     "Topic.read": _of_topic(
         "read", {**READ, **SELECTION, "limit": "whole", "gaps": "bool"}, "start end since_ms until_ms tag limit"

@@ -113,11 +113,7 @@ class AsyncClient:
 
 
 class AsyncRemoteTopic:
-    """A topic of a daemon's log, for one event loop.
-
-    It remembers the incarnation of the topic at its first append. If the topic gets another one, an append with a
-    producer or a key raises `OtherIncarnation`. A new topic object then begins with the new incarnation.
-    """
+    """A topic of a daemon's log, for one event loop. Its calls are those of `RemoteTopic`, awaited."""
 
     def __init__(self, driver: AsyncDriver, name: str) -> None:
         self.name = name
@@ -129,13 +125,7 @@ class AsyncRemoteTopic:
 
     @checked
     async def append(self, values: Sequence[bytes], **options: Unpack[AppendArguments]) -> range:
-        """Append records, and return their seqs once they are as safe as the durability says.
-
-        Only an append with a `producer` or a `key` is repeated after a lost answer: the daemon knows it again. A key is
-        a text of the caller's choice, for one append in 24 hours. `if_head` is the seq that the topic has to end with.
-        Raise `AppendUnknown` if the records may be in or not, `HeadMoved`, `ProducerFenced`, `ProducerGap`,
-        `BatchForgotten`, `OtherIncarnation`, `DaemonGone`, and `DaemonError` for any other refusal.
-        """
+        """Append records, and return their seqs, as `RemoteTopic.append` does, with its errors."""
         return (await self._append(append_of(self.name, values, self._incarnation, options))).seqs
 
     @checked
@@ -144,12 +134,7 @@ class AsyncRemoteTopic:
         return await self._append(append_of(self.name, values, self._incarnation, options))
 
     async def append_stream(self, chunks: AsyncIterable[bytes], **options: Unpack[AppendArguments]) -> Appended:
-        """Append one record whose value comes in chunks. Return its seq, in a range of one, as `append_once` does.
-
-        Neither side holds the whole value in memory. The client does not send the chunks a second time: to repeat the
-        append under its `key` or `producer`, call this again with the same chunks. If `chunks` ends with an error,
-        nothing is appended, and the error passes through. Raise the errors of `append`, and `RecordTooLarge`.
-        """
+        """Append one record whose value comes in chunks, as `RemoteTopic.append_stream` does."""
         if not isinstance(chunks, AsyncIterable):
             raise InvalidArgument("chunks", chunks, "an asynchronous iterable of byte strings")
         with errors_of_chunks():
@@ -169,11 +154,7 @@ class AsyncRemoteTopic:
         batching: Batching = Batching(),  # noqa: B008 - a frozen value
         durability: str | None = None,
     ) -> AsyncRemoteProducer:
-        """Return a producer that sends records in batches, so that each is there once. It sends nothing yet.
-
-        The numbers of its batches begin with 0. So give each new producer of an id a higher `epoch` than the last one,
-        such as `time.time_ns()`. The log then refuses batches of the last one.
-        """
+        """Return a producer that sends records in batches, so that each is there once (`RemoteTopic.producer`)."""
         header_text("id", id)
         driver = self._driver
         window = Window(
@@ -209,12 +190,7 @@ class AsyncRemoteTopic:
         gaps: bool = False,
         **selection: Unpack[ReadArguments],
     ) -> AsyncIterator[Record] | AsyncIterator[Record | Gap]:
-        """Yield the records from seq `start` to `end`, both inclusive, that were there when the read began.
-
-        With `gaps`, yield a gap in the place of records that were evicted. Otherwise they raise `Evicted`. Raise
-        `ConcurrentModification` if the topic was truncated while a lost connection interrupted the read, and errors of
-        the daemon.
-        """
+        """Yield the records that `RemoteTopic.read` yields, and raise its errors."""
         items = self._driver.items(Reading(self.name, Asked(start, end, gaps=gaps, **selection)))
         return items if gaps else cast("AsyncIterator[Record]", items)
 
@@ -249,18 +225,7 @@ class AsyncRemoteTopic:
     def follow(
         self, start: int | None = None, *, gaps: bool = False, **options: Unpack[FollowArguments]
     ) -> AsyncIterator[Record] | AsyncIterator[Record | Gap]:
-        """Yield the records from seq `start` on, and then new ones as they come, without an end.
-
-        The follower resumes after a lost connection, also while the daemon restarts. If records that it yielded were
-        truncated, raise `Truncated`. Its `seq` and `epoch` are the next `start` and `epoch`: `epoch` says that the
-        caller has the records below `start` as they were in that epoch, and `Truncated` tells of a truncation since
-        then that took one of them (`seglog.Topic.follow`).
-
-        Without `gaps`, records that retention took raise `Evicted`; to continue, follow from its `gap_to + 1` on. With
-        `gaps`, a `Gap` comes in their place, and the follower goes on. Raise `OtherIncarnation` if the topic was made
-        again or another directory answers, and errors of the daemon. The iteration ends after `timeout_s` seconds
-        without a new record, also if the connection is lost meanwhile.
-        """
+        """Yield the records from seq `start` on, and then new ones, as `RemoteTopic.follow` does, with its errors."""
         asked = Asked(start=start, tag=options.get("tag"), gaps=gaps)
         last_event = place_of(start, options.get("epoch"))
         incarnation = None if last_event is None else self._incarnation
@@ -275,12 +240,7 @@ class AsyncRemoteTopic:
 
     @checked
     async def delete(self, **conditions: Unpack[DeleteArguments]) -> Removed:
-        """Delete the current records that meet each condition, as `Topic.delete` does. Durable on return.
-
-        If the daemon does not take a `grep`, because RE2 is missing there or refuses it, the client reads the records
-        and looks itself. The client does not repeat a delete after a lost answer, because new records may have come.
-        Raise `DaemonGone` then.
-        """
+        """Delete the current records that meet each condition, as `RemoteTopic.delete` does. Durable on return."""
         return await self._driver.delete(self.name, conditions)
 
     @checked
@@ -294,8 +254,5 @@ class AsyncRemoteTopic:
 
     @checked
     async def truncate(self, seq: int) -> None:
-        """Remove all records from `seq` on.
-
-        The client does not repeat it after a lost answer, because new records may have come. Raise `DaemonGone` then.
-        """
+        """Remove all records from `seq` on, as `RemoteTopic.truncate` does."""
         await self._driver.ask(truncate_request(self.name, seq))

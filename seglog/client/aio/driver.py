@@ -23,7 +23,7 @@ from seglog.client.connections import CLOSED, Answer, Broken, Lost, Outcome, Req
 from seglog.client.reading import ArrowReading, Following, Lookup, Reading, is_looked_up_here
 from seglog.client.requests import bounds_request
 from seglog.client.retries import Call, Retries, after, is_reached
-from seglog.errors import DaemonError, NotInstalled
+from seglog.errors import Misuse, NotInstalled
 from seglog.values.arrow import shown_batches
 from seglog.values.protocols import DeleteArguments, Removed
 from seglog.values.record import Gap, Record
@@ -185,8 +185,8 @@ class AsyncDriver:
         if not is_looked_up_here(conditions):
             try:
                 return await self.result(asking)
-            except DaemonError as refused:
-                if conditions.get("grep") is None or refused.title != "InvalidParameters":
+            except Misuse:
+                if conditions.get("grep") is None:
                     raise
         request = bounds_request(topic)
         lookup = Lookup(topic, conditions, bounds_of(request, await self.ask(request)))

@@ -63,7 +63,8 @@ class TableServer:
         return Answer(status, {"seglog-incarnation": self.incarnation}, json.dumps(said).encode())
 
     def _refuse(self, status: int, title: str, **fields: object) -> Answer:
-        return Answer(status, {}, json.dumps({"title": title, "detail": title, "fields": fields}).encode())
+        report = {"title": title, "class": f"seglog.errors.{title}", "detail": title, "fields": fields}
+        return Answer(status, {}, json.dumps(report).encode())
 
 
 def values_of(request: Request) -> list[bytes]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -12,6 +13,7 @@ from typing import Any
 
 import pytest
 
+import catalog
 import offload
 import seglog
 from seglog import aio
@@ -37,8 +39,9 @@ CARRIERS = [
     (protocols.AnyArchive, RemoteArchive),
     (protocols.AnyBranches, RemoteBranches),
 ]
-#: Arguments that only the carrier itself has: `times_ms` of an append to a log, the progress of an offload.
-OWN = {"times_ms", "position", "on_bytes"}
+#: By call, the argument that one kind of carrier has alone. Imports into a log give their records times, which a daemon
+#: would have to trust. Only an offload in the process tells its progress.
+OWN = {**dict.fromkeys(("append", "append_once", "append_stream"), "times_ms"), "offload": "on_bytes"}
 
 
 def _calls(kind: type) -> dict[str, Any]:
@@ -50,7 +53,7 @@ def _parameters(call: Any) -> dict[str, tuple[object, ...]]:
     return {
         name: (each.kind, each.default, str(each.annotation).replace("AsyncIterable[", "Iterable["))
         for name, each in signature_of(call).parameters.items()
-        if name not in OWN
+        if name != OWN.get(call.__name__)
     }
 
 
@@ -138,6 +141,38 @@ def test_a_refusal_is_the_same_class_with_the_same_fields_here_and_in_a_daemon(t
         assert refusals(client.archive, client, "refused") == expected
 
 
+def test_a_store_that_fails_is_the_same_error_here_and_in_a_daemon(tmp_path: Path) -> None:
+    def failures(archive: protocols.AnyArchive) -> list[object]:
+        shutil.rmtree(place)
+        told: list[object] = []
+        for call in (lambda: archive.offload("t"), lambda: archive.restore("t", to="head", name="b")):
+            with pytest.raises(catalog.errors.NoSuchBucket) as failed:
+                call()
+            told.append((str(failed.value), failed.value.hint, failed.value.exit_code, failed.value.fields()))
+        return told
+
+    place = tmp_path / "place"
+    remote = (place / "remote").as_uri()
+    found: list[object] = []
+    for directory in (tmp_path / "here", tmp_path / "served"):
+        place.mkdir()
+        with seglog.open(directory) as log, offload.attach(log, remote) as archive:
+            for value in (b"one", b"two"):
+                log.topic("t").append([value])
+                log.topic("t").seal()
+                if value == b"one":
+                    archive.offload("t")
+            if directory.name == "here":
+                found.append(failures(archive))
+        if directory.name == "served":
+            with (
+                served(directory, remote, SERVE_CHECK_INTERVAL_MS="3600000"),
+                seglog.connect(f"unix:{directory}") as client,
+            ):
+                found.append(failures(client.archive))
+    assert found[0] == found[1]
+
+
 def test_a_closed_carrier_refuses_each_call(tmp_path: Path) -> None:
     async def both() -> None:
         async with client_aio.connect(f"unix:{tmp_path}") as client:
@@ -166,10 +201,14 @@ def test_an_unknown_option_is_a_type_error_in_each_carrier(tmp_path: Path) -> No
     with seglog.open(tmp_path) as log, seglog.connect("unix:/nowhere") as client:
         topics: list[Any] = [log.topic("t"), client.topic("t")]
         for topic in topics:
-            for call in (topic.append, topic.append_once, topic.read, topic.read_arrow, topic.follow, topic.delete):
-                values = [[b"x"]] if call.__name__.startswith("append") else []
-                with pytest.raises(TypeError, match=rf"^{call.__name__.removesuffix('_once')}.*\(\) .* 'colour'"):
+            appends = [topic.append, topic.append_once, topic.append_stream]
+            for call in (*appends, topic.read, topic.read_arrow, topic.follow, topic.delete):
+                values, name = ([[b"x"]], "append") if call in appends else ([], call.__name__)
+                with pytest.raises(TypeError, match=rf"^{name}.*\(\) .* 'colour'"):
                     call(*values, colour="red")
+                if call in appends and topic is topics[1]:
+                    with pytest.raises(TypeError, match=r"^append.*\(\) .* 'times_ms'"):
+                        call(*values, times_ms=[7])
 
 
 def test_repr_says_where_a_carrier_is_and_what_it_has(tmp_path: Path) -> None:

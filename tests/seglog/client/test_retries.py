@@ -39,7 +39,8 @@ LOST = Lost("reset", is_sent=True)
 
 def answer(status: int, title: str = "", retry_after: str | None = None, **said: object) -> Answer:
     headers = {} if retry_after is None else {"retry-after": retry_after}
-    return Answer(status, headers, json.dumps({"title": title, "detail": "told", **said}).encode())
+    report = {"title": title, "class": f"seglog.errors.{title}", "detail": "told", **said}
+    return Answer(status, headers, json.dumps(report).encode())
 
 
 def step(request: Request, outcome: Outcome, *, now_s: float = 0.0, is_unsure: bool = False) -> float | SeglogError:

@@ -267,6 +267,9 @@ def test_a_cold_tier_that_fails_once_shows_nothing_that_has_expired(
 
 def test_a_branch_begins_its_ttl_with_its_own_records(log: Log, clock: HandClock) -> None:
     class ParentsAlone(Cold):
+        def open_for_append(self, name: str) -> object:
+            raise AssertionError(name)
+
         def expired_own(self, branch: str, end: int, oldest_ms: int) -> tuple[int, int]:
             assert (branch, end) == ("t@branch", 11)
             return 1, 0
