@@ -14,7 +14,7 @@ RUN := scripts/isolated.sh
 WORKERS := -n 3 --dist loadfile --no-loadscope-reorder
 
 .DEFAULT_GOAL := help
-.PHONY: help setup check format test test-all coverage slice nightly slices durations test-pythons test-pulsar test-minio test-iam test-streams test-http soak mutants demo bench bench-cli lock proto jar docs clean
+.PHONY: help setup check format test test-all coverage slice nightly slices durations test-pythons test-pulsar test-minio test-iam test-streams test-http soak mutants demo bench bench-cli lock proto jar docs site clean
 
 export SEGLOG_TEST_SEED
 
@@ -123,6 +123,11 @@ jar: setup ## make offload/spark/jvm/seglog-spark.jar from the Java sources; nee
 
 docs: setup ## make the generated parts of docs/
 	$(RUN) python scripts/docs.py
+
+site: setup ## build the documentation site in build/site/html, with search and without a network
+	@.venv/bin/python -m venv .venv/site
+	@.venv/site/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes -r scripts/requirements-site.lock
+	@$(RUN) python scripts/website.py "$(CURDIR)/.venv/site/bin/zensical"
 
 clean: ## remove caches, build output and the demo's data; .venv stays
 	rm -rf build dist tests/interop/pulsar/target demo-data spark-warehouse metastore_db derby.log *.egg-info

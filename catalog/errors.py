@@ -24,7 +24,7 @@
     │   ├── PlanOutgrown         something needs objects of a plan of GC now
     │   └── RecordsGone          some records that an undo would bring back are in no object any more
     ├── Missing              the caller asked for what is not there      exit 3
-    │   ├── NoSuchObject
+    │   ├── NoSuchObject         the store has nothing under a key
     │   ├── NoSuchBucket
     │   ├── NoSuchTopic
     │   ├── NoSuchBranch

@@ -11,6 +11,8 @@ A part stands between `<!-- include: NAME -->` and `<!-- end -->`. The script re
     commands:list          the commands of `seglog`, with their arguments, as a table
     commands:options       the options of each command, as a table
     policies:roles         the actions of each role of a tenant, as a table
+    errors:Conflict        the errors of a group, with what happened and what to do, as a table
+    schemas:list           the kinds of objects that `--json` prints, as a table
 
 It also writes offload/operations/listing.py: the commands with their help and their parameters, from which the front
 door of `seglog` answers without an import of a command. From that list it writes the golden help in tests/golden. It
@@ -39,6 +41,8 @@ if TYPE_CHECKING:
 __all__ = [
     "checks",
     "commands",
+    "error_rows",
+    "errors",
     "filled",
     "golden_help",
     "included",
@@ -47,6 +51,7 @@ __all__ = [
     "policies",
     "policy_templates",
     "schema_files",
+    "schema_list",
     "settings",
     "table",
     "told",
@@ -79,6 +84,10 @@ def included(name: str) -> str:
         return commands(section)
     if kind == "policies":
         return policies()
+    if kind == "errors":
+        return errors(section)
+    if kind == "schemas":
+        return schema_list()
     if kind:
         return settings(section)
     if "/" in name:
@@ -112,7 +121,7 @@ def mistakes() -> str:
         module = ast.parse(path.read_text())
         tests = [each for each in module.body if isinstance(each, ast.FunctionDef) and each.name.startswith("test_")]
         rows = [[str(number), *told(path, test)] for number, test in enumerate(tests, start=1)]
-        text += f"\n### {ast.get_docstring(module)}\n{table(['', 'mistake', 'outcome'], rows)}"
+        text += f"\n### {ast.get_docstring(module)}\n{table(['no.', 'mistake', 'outcome'], rows)}"
     return text
 
 
@@ -137,6 +146,42 @@ def commands(section: str) -> str:
     rows = [option_row("seglog", each) for each in OPTIONS]
     rows += [option_row(command.name, each) for command in listed for each in command.options]
     return table(["option", "meaning"], rows)
+
+
+def errors(group: str) -> str:
+    """Return the Markdown for `errors:GROUP`, from the public classes of this checkout."""
+    return table(["error", "of", "what happened", "what to do"], error_rows(group))
+
+
+def error_rows(group: str) -> list[list[str]]:
+    """Return name, package, what happened and what to do for each class of a group, by name.
+
+    What happened is the message of the class, else its docstring, else its line in the tree of its module.
+    """
+    sys.path.insert(0, str(ROOT))
+    import catalog.errors
+    import offload.errors
+    import seglog.errors
+
+    rows: dict[str, list[str]] = {}
+    root = getattr(seglog.errors, group)
+    for module in (seglog.errors, catalog.errors, offload.errors):
+        remarks = dict(re.findall(r"[├└]── (\w+) {2,}(.+?)(?: {2,}.*)?$", module.__doc__ or "", re.MULTILINE))
+        for name, kind in vars(module).items():
+            if isinstance(kind, type) and issubclass(kind, root) and kind is not root:
+                what = kind.message or (kind.__doc__ or "").replace("`seglog.errors.", "`") or remarks.get(name, "")
+                told = [re.sub(r"(\{\w+)![rs]\}", r"\1}", cell(text)) for text in (what, kind.hint)]
+                rows.setdefault(name, [f"`{name}`", module.__name__.partition(".")[0], *told])
+    return [rows[name] for name in sorted(rows)]
+
+
+def schema_list() -> str:
+    """Return the Markdown for `schemas:list`, from the code of this checkout."""
+    rows = []
+    for path, text in schema_files().items():
+        about = json.loads(text).get("description", "")
+        rows.append([f"[`{path.stem}`]({path.name})", cell(about)])
+    return table(["kind", "what it is"], sorted(rows))
 
 
 def policies() -> str:
@@ -285,7 +330,7 @@ def main() -> int:
     for page in (LISTING, *HELP, *pages, *sorted({*made, *SCHEMAS.glob("*.json")})):
         before = page.read_text() if page.exists() else ""
         after = listing() if page == LISTING else golden_help(HELP[page]) if page in HELP else None
-        after = made.get(page, "" if page.parent == SCHEMAS else filled(before)) if after is None else after
+        after = made.get(page, "" if page.suffix == ".json" else filled(before)) if after is None else after
         if after == before:
             continue
         if check:

@@ -98,6 +98,13 @@ def test_the_follower_of_the_readme_passes_a_gap_and_stays_for_new_records(
     assert capsys.readouterr().out.splitlines() == ["1 b'kept'", gap, "3 b'one'", "4 b'two'"]
 
 
+def test_the_example_of_errors_prints_what_the_page_shows(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run_blocks("docs/errors.md", tmp_path, monkeypatch)
+    assert f"```text\n{capsys.readouterr().out}```" in (ROOT / "docs" / "errors.md").read_text()
+
+
 def test_the_example_of_replicas_recovers_takes_over_and_resets(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

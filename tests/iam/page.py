@@ -37,7 +37,7 @@ def part(seen: Mapping[Cell, bool]) -> str:
         _counted(seen),
         table(["call under its own prefix", "needs", *TenantRole], rows),
         f"On the bucket itself, each role was denied: {', '.join(_denied_on_bucket(seen))}.",
-        table(["", "calls", "MinIO and AWS", "effect"], differences),
+        table(["no.", "calls", "MinIO and AWS", "effect"], differences),
     )
     return "\n\n".join(each.strip() for each in parts)
 
