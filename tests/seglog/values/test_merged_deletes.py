@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from benchmarks.calls import count_calls
@@ -34,6 +34,8 @@ def _reached(ops: list[DeleteOp], record: Record) -> bool:
 
 
 @given(DELETES)
+@example([DeleteOp(1, 9, 0, 3, "a"), DeleteOp(2, 9, 0, 6, "a")])  # the later one reaches further
+@example([DeleteOp(1, 9, 0, 6, "a"), DeleteOp(2, 9, 0, 3, "a")])
 def test_they_reach_what_each_of_them_does(ops: list[DeleteOp]) -> None:
     reach = MergedDeletes(ops)
     for record in RECORDS:
