@@ -399,7 +399,7 @@ class ColdTier:
         return self._items(topic, snapshot, first, last, self._parts.context.reader.arrays, attrgetter("last_seq"))
 
     def open_for_append(self, name: str) -> Topic:
-        return self._parts.takeover.topic(name)
+        return self._parts.takeover.topic(name, is_asked=False)
 
     def expired_own(self, branch: str, end: int, oldest_ms: int) -> tuple[int, int]:
         from offload.services.expired import first_since, own_views

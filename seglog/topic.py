@@ -132,8 +132,8 @@ class Topic:
         `times_ms` are the times of the values, in place of the clock's: ascending, none below `last_ts_ms`, and none
         more than five minutes ahead of the clock. An age counts from them: with a ttl, old records are gone at once.
         If the topic does not exist, it is made with the log's `topic_defaults`. The first append to a branch waits for
-        the archive, which takes the branch over as `Archive.open_for_append` does, and raises its errors, such as
-        `NoSuchBranch`. Without an archive, raise `NoSuchTopic`.
+        the archive, and raises its errors, such as `NoSuchBranch`. If another directory has written the branch, raise
+        `WrittenElsewhere`. Without an archive, raise `NoSuchTopic`.
         Raise `RecordTooLarge`, `InvalidLabel`, `InvalidSetting`, `DiskFull` or `LogClosed` with nothing appended. After
         `WriterPoisoned`, only recovery knows whether the records were appended.
         """

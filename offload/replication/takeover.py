@@ -30,7 +30,7 @@ from offload.format.topic_config import config_of
 from offload.handles import split_name
 from offload.replication.replica import Replicas
 from offload.write.publisher import Publisher
-from seglog import Topic
+from seglog import Topic, WrittenElsewhere
 
 _ROUNDS = 20
 
@@ -47,11 +47,12 @@ class Takeover:
         self._replicas = replicas
         self._publisher = publisher
 
-    def run(self, name: str) -> Handle:
-        """Take the volume over, and return the writer's handle.
+    def run(self, name: str, *, is_asked: bool = True) -> Handle:
+        """Take the volume over, and return the writer's handle. If nobody asked for it, stop no other writer.
 
-        Raises `Fenced`, `Diverged` for a topic of the log that does not fit, `OtherRemote`, and what the store raises.
-        After an error, the caller repeats the call.
+        Raises `WrittenElsewhere` if another directory has written the volume and nobody asked, `Fenced`, `Diverged` for
+        a topic of the log that does not fit, `OtherRemote`, and what the store raises. After an error, the caller
+        repeats the call.
         """
         handle = self._handles.follow(name)
         handle = self._publisher.resolve_pending(self._handles.relocate(handle, must_lead=True))
@@ -65,6 +66,8 @@ class Takeover:
             found_epoch = snapshot.epoch
             if snapshot.lsn == 0:
                 return self._begin(handle, snapshot)  # the first commit carries the epoch
+            if not is_asked:
+                raise WrittenElsewhere(name, is_fenced=False)
             epoch = snapshot.next_epoch
             handle = self._claim(handle, snapshot, epoch)
             if handle.lsn > snapshot.lsn:
@@ -81,13 +84,13 @@ class Takeover:
         handle = self._handles.open(name)
         return handle if self._handles.is_writer(handle) else self.run(name)
 
-    def topic(self, name: str) -> Topic:
-        """Return the topic of the log that takes appends for `name` (`Archive.open_for_append`)."""
+    def topic(self, name: str, *, is_asked: bool = True) -> Topic:
+        """Return the topic of the log that takes appends for `name` (`Archive.open_for_append`), as `run` does."""
         self._log.check_writable()
         if self._is_to_take_over(name):
             with self._locks.of(name):
                 if self._is_to_take_over(name):  # it may have been detached meanwhile, or be here
-                    self.run(name)
+                    self.run(name, is_asked=is_asked)
         return self._log.topic(name)
 
     def _is_to_take_over(self, name: str) -> bool:

@@ -42,7 +42,10 @@ class BranchesTier(ColdTier, Protocol):
     """A cold tier that knows the branches: which records they have from their parents, and where their own begin."""
 
     def open_for_append(self, name: str) -> object:
-        """Make the topic of the log that takes the appends of a branch, if there is none. This waits for the remote."""
+        """Make the topic of the log that takes the appends of a branch, if there is none. This waits for the remote.
+
+        Raises `WrittenElsewhere` if another directory has written the branch.
+        """
         ...
 
     def expired_own(self, branch: str, end: int, oldest_ms: int) -> tuple[int, int]:
