@@ -188,6 +188,8 @@ class AppendQueue(Owned):
         self.waiting = Waiting(self.loop, self._send)
         #: The appends that wait for room, in order.
         self.for_room: deque[asyncio.Future[None]] = deque()
+        #: Of each branch that an append has opened. Appends to it wait there, in order.
+        self.branches: dict[str, asyncio.Lock] = {}
         self.is_closed = False
         self._handed_over: deque[list[Part]] = deque()
         # The thread holds the lock while it commits. The loop holds it if it commits a group itself.

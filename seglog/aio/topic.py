@@ -123,7 +123,7 @@ class AsyncTopic:
         ack.records, ack.size_bytes = records, size_bytes
         if not records:
             return self.sync.append(values, if_head=kind[1].if_head, if_incarnation=kind[1].if_incarnation)
-        if kind[0] not in queue.engine.topics:
+        if kind[0] not in queue.engine.topics or kind[0] in queue.branches:
             await self._open_branch()
         if queue.for_room or queue.is_closed or queue.waiting.unsettled_bytes + size_bytes > queue.max_bytes:
             await queue.wait_for_room(size_bytes)
@@ -170,14 +170,19 @@ class AsyncTopic:
             raise InvalidArgument("chunks", chunks, "an asynchronous iterable of byte strings")
         engine, name, whole = self._queue.engine, self.sync.name, append_options(options)
         with Spool(engine, whole) as spool:
+            await self._open_branch()
             async for chunk in chunks:
                 await asyncio.to_thread(spool.add, chunk)
             return Appended(*await asyncio.to_thread(append, engine, name, spool.values(), whole))
 
     async def _open_branch(self) -> None:
-        if BRANCH_MARK in self.name and self.name not in self._queue.engine.topics:
-            self._queue.check_loop()
-            await asyncio.to_thread(open_branch, self._queue.engine, self.name)
+        """Let the archive open a branch that the log lacks. One thread waits, and the appends stay in order (AIO-1)."""
+        queue = self._queue
+        if BRANCH_MARK in self.name and (self.name not in queue.engine.topics or self.name in queue.branches):
+            queue.check_loop()
+            async with queue.branches.setdefault(self.name, asyncio.Lock()):
+                if self.name not in queue.engine.topics:
+                    await asyncio.to_thread(open_branch, queue.engine, self.name)
 
     @overload
     def read(

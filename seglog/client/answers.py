@@ -15,6 +15,7 @@ from typing import Any
 
 from seglog import errors
 from seglog.base.errors import ERROR_MODULES
+from seglog.base.foreign import foreign_text
 from seglog.base.values import dataclass
 from seglog.client.connections import CLOSED, Answer, Lost, Outcome, Request
 from seglog.client.requests import INCARNATION
@@ -113,15 +114,17 @@ def error_of_line(report: Any) -> SeglogError:
 def _own_error(report: Mapping[str, Any]) -> SeglogError | None:
     """Return the error whose class the report names, with all its fields; None if it names none of ours."""
     fields, (home, _, name) = report.get("fields"), str(report.get("class")).rpartition(".")
-    if not isinstance(fields, dict) or home not in ERROR_MODULES:
+    if not isinstance(fields, dict) or home not in ERROR_MODULES or foreign_text(home.partition(".")[0]):
         return None
     try:
         module = import_module(home)
-    except ImportError:  # a foreign package hides it
+    except ImportError:
         return None
-    if name not in module.__all__:
+    kind = getattr(module, name, None) if name in module.__all__ else None
+    if not isinstance(kind, type) or not issubclass(kind, SeglogError) or kind is DaemonError:
         return None
-    kind: type[SeglogError] = getattr(module, name)
+    if any(field.startswith("_") or callable(getattr(kind, field, None)) for field in fields):
+        return None
     types = {**vars(kind).get("__annotations__", {}), **getattr(vars(kind).get("__init__"), "__annotations__", {})}
     try:
         values = {field: _from_json(value, types.get(field, "")) for field, value in fields.items()}

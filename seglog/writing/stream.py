@@ -26,7 +26,7 @@ from seglog.files.port import NO_DESCRIPTOR
 from seglog.format.appends import LargeValue
 from seglog.values.byte_strings import byte_string, check_in_order
 from seglog.wal.wal import NO_SPACE
-from seglog.writing.append import AppendOptions, append, check_append
+from seglog.writing.append import AppendOptions, append, check_append, open_branch
 
 _IN_MEMORY_BYTES = 1024 * 1024
 
@@ -108,6 +108,7 @@ def append_stream(engine: Engine, name: str, chunks: Iterable[bytes], options: A
     """Append the chunks as one record. Return its seq as `append` does. Raises what `append` and `chunks` raise."""
     check_in_order("chunks", chunks, "an iterable of byte strings")
     with Spool(engine, options) as spool:
+        open_branch(engine, name)
         for chunk in chunks:
             spool.add(chunk)
         return append(engine, name, spool.values(), options)

@@ -117,10 +117,12 @@ def _problem(status: int, about: str) -> dict[str, Any]:
 
 def _own_schemas() -> dict[str, Any]:
     """Return the schemas of bodies and answers that are no results of commands."""
-    problem = api.object_of("hint", "reason", title=str, status=int, detail=str, hint=str, reason=str)
-    found = {
-        "problem": {**problem, "description": "RFC 9457. `title` is the class of the error. `reason` is of Refused."}
-    }
+    problem = api.object_of(
+        "hint", "reason", "class", "fields", title=str, status=int, detail=str, hint=str, reason=str, fields={},
+        **{"class": str},
+    )  # fmt: skip
+    about = "RFC 9457. `title` is the name of the error, `class` that of its Python class. `reason` is of Refused."
+    found = {"problem": {**problem, "description": about}}
     for operation in OPERATIONS:
         found |= operation.schemas
     fields = {"value": {}, "value_base64": str, "tag": str, "node": str, "unterminated": bool}

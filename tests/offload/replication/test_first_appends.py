@@ -154,3 +154,29 @@ def test_a_log_takes_no_branch_over_that_another_directory_has_written(tmp_path:
         assert other.topic("t@fix").append([b"d"]) == range(3, 4)
         others.offload("t@fix")
         assert archive.open_for_append("t@fix").append([b"e"])
+
+
+def test_appends_of_tasks_to_a_new_branch_stay_in_order_beside_later_ones(tmp_path: Path, store: FaultyStore) -> None:
+    async def together() -> list[bytes]:
+        async with aio.open(tmp_path, settings=SMALL_WAL) as log:
+            with offload.attach(log.sync, store=store) as archive:
+                restored(archive, log.sync)
+                topic, tasks = log.topic("t@fix"), []
+                for number in range(60):
+                    tasks.append(asyncio.create_task(topic.append([b"%d" % number])))
+                    await asyncio.sleep(0)  # some begin before the branch is there, and some after that
+                    if number % 20 == 19:
+                        await tasks[number - 19]
+                await asyncio.gather(*tasks)
+                return [record.value async for record in topic.read(2)]
+
+    assert asyncio.run(together()) == [b"%d" % number for number in range(60)]
+
+
+def test_a_stream_to_a_branch_that_is_not_there_takes_no_chunk(tmp_path: Path, store: FaultyStore) -> None:
+    taken = iter([b"chunk"] * 3)
+    with opened(tmp_path, store) as (log, archive):
+        restored(archive, log)
+        with pytest.raises(NoSuchBranch):
+            log.topic("t@none").append_stream(taken)
+    assert len([*taken]) == 3

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import http.server
 import json
+import subprocess
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -16,6 +18,7 @@ import seglog
 from seglog.client import Client, aio
 from seglog.client.answers import error_of, failure_of
 from seglog.client.connections import Answer, Request
+from seglog.errors import DaemonError
 
 PAGE = b"<html><body>Welcome to the hotel. Please log in.</body></html>"
 
@@ -125,3 +128,35 @@ def test_a_report_without_a_class_is_an_error_of_the_daemon() -> None:
     assert isinstance(error, seglog.DaemonError)
     assert (str(error), error.title, error.status) == ("why", "NoSuchTopic", 400)
     assert str(failure_of({"message": "why", "error": "NoSuchTopic"})) == "why"
+
+
+@pytest.mark.parametrize(
+    ("name", "fields"),
+    [
+        ("seglog.errors.DaemonError", {}),
+        ("seglog.errors.annotations", {}),
+        ("seglog.errors.SeglogError", {"told": 1}),
+        ("seglog.errors.SeglogError", {"__notes__": []}),
+        ("os.path.join", {}),
+    ],
+)
+def test_a_report_of_an_odd_class_is_an_error_of_the_daemon(name: str, fields: dict[str, object]) -> None:
+    body = json.dumps({"title": "Odd", "detail": "why", "class": name, "fields": fields}).encode()
+    error = error_of(Request("GET", "/"), Answer(404, {}, body), "there")
+    assert (type(error), getattr(error, "title", None), str(error)) == (DaemonError, "Odd", "why")
+
+
+def test_a_foreign_package_of_the_name_is_not_imported(tmp_path: Path) -> None:
+    (tmp_path / "catalog").mkdir()
+    (tmp_path / "catalog" / "__init__.py").write_text("")
+    (tmp_path / "catalog" / "errors.py").write_text("print('imported')\n")
+    program = """if True:
+        import warnings
+        warnings.simplefilter("ignore")
+        from seglog.client.answers import error_of
+        from seglog.client.connections import Answer, Request
+        body = b'{"title": "NoSuchPin", "detail": "why", "class": "catalog.errors.NoSuchPin", "fields": {"pin": "p"}}'
+        print(type(error_of(Request("GET", "/"), Answer(404, {}, body), "there")).__name__)
+    """
+    told = subprocess.run([sys.executable, "-c", program], cwd=tmp_path, capture_output=True, check=True).stdout
+    assert told == b"DaemonError\n"
