@@ -164,9 +164,9 @@ def test_appends_of_tasks_to_a_new_branch_stay_in_order_beside_later_ones(tmp_pa
                 topic, tasks = log.topic("t@fix"), []
                 for number in range(60):
                     tasks.append(asyncio.create_task(topic.append([b"%d" % number])))
-                    await asyncio.sleep(0)  # some begin before the branch is there, and some after that
-                    if number % 20 == 19:
-                        await tasks[number - 19]
+                    await asyncio.sleep(0)
+                    while number == 30 and not log.sync.has_topic("t@fix"):
+                        await asyncio.sleep(0)
                 await asyncio.gather(*tasks)
                 return [record.value async for record in topic.read(2)]
 
