@@ -95,6 +95,11 @@ class NoRoomForSnapshots(UnsyncedFiles):
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         super().rename(source, target)
 
+    def truncate(self, fd: int, length: int) -> None:
+        if self.is_full:  # what the checkpoint wrote cannot be given back
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+        super().truncate(fd, length)
+
 
 def test_a_sealed_segment_has_nothing_of_a_checkpoint_that_failed(tmp_path: Path) -> None:
     """The failed checkpoint wrote a record to the segment. A truncation cuts it, and no other record follows."""
