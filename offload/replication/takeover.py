@@ -90,7 +90,13 @@ class Takeover:
         if self._is_to_take_over(name):
             with self._locks.of(name):
                 if self._is_to_take_over(name):  # it may have been detached meanwhile, or be here
-                    self.run(name, is_asked=is_asked)
+                    is_replica = self._replicas.is_replica(name)
+                    try:
+                        self.run(name, is_asked=is_asked)
+                    except BaseException:
+                        if not (is_asked or is_replica):
+                            self._replicas.forget(name)  # nobody asked to follow it, and the next append tries again
+                        raise
         return self._log.topic(name)
 
     def _is_to_take_over(self, name: str) -> bool:

@@ -147,7 +147,12 @@ def open_branch(engine: Engine, name: str) -> None:
     This waits for the remote, so the caller holds no lock and is in no loop. Raises `LogClosed`, and what the tier
     raises.
     """
-    if name not in engine.topics and BRANCH_MARK in name and isinstance(engine.cold, BranchesTier):
+    if (
+        name not in engine.topics
+        and name not in engine.elsewhere
+        and BRANCH_MARK in name
+        and isinstance(engine.cold, BranchesTier)
+    ):
         engine.cold.open_for_append(name)
 
 
