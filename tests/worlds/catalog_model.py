@@ -712,6 +712,8 @@ class CatalogModel:
         if not self._perhaps_killed(act, one_in=2, within=20):
             with contextlib.suppress(NoSuchBranch):  # the call before the kill made all steps but the last
                 act()
+            if self.lines[TOPIC].is_open:  # the last step is a takeover, whose commit may be there without a topic
+                self.lines[side].is_logs = self.lines[side].is_logs or None
         self.lines[keep], self.lines[TOPIC] = self.lines[TOPIC], self.lines.pop(side)
         self._may_go_on(keep, TOPIC)
         self.repeatable.pop(side, None)
