@@ -180,3 +180,13 @@ def test_a_stream_to_a_branch_that_is_not_there_takes_no_chunk(tmp_path: Path, s
         with pytest.raises(NoSuchBranch):
             log.topic("t@none").append_stream(taken)
     assert len([*taken]) == 3
+
+
+def test_a_log_takes_no_branch_over_that_its_directory_follows(tmp_path: Path, store: FaultyStore) -> None:
+    """The other directory may have appends that no offload has brought to the remote."""
+    with opened(tmp_path / "a", store) as (log, archive), opened(tmp_path / "b", store) as (other, others):
+        restored(archive, log)
+        others.replication.sync("t@fix")
+        with pytest.raises(WrittenElsewhere, match="does not write it"):
+            other.topic("t@fix").append([b"c"])
+        assert not other.has_topic("t@fix")
