@@ -120,7 +120,7 @@ def _own_error(report: Mapping[str, Any]) -> SeglogError | None:
         module = import_module(home)
     except ImportError:
         return None
-    kind = getattr(module, name, None) if name in module.__all__ else None
+    kind = getattr(module, name, None)
     if not isinstance(kind, type) or not issubclass(kind, SeglogError) or kind is DaemonError:
         return None
     if any(field.startswith("_") or callable(getattr(kind, field, None)) for field in fields):
