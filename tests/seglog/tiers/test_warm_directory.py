@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
@@ -217,6 +218,23 @@ def test_a_hot_file_that_is_its_own_copy_is_not_deleted(tmp_path: Path, how: str
     with pytest.raises(SameFile, match="is not deleted"):
         relocate(TopicTier(hot, there), SegmentId(1), lambda *_: pytest.fail("it flips nothing"))
     assert path.read_bytes() == b"data"
+
+
+def test_a_hot_file_that_goes_while_it_is_copied_is_moved_all_the_same(tmp_path: Path) -> None:
+    """The warm copy has all bytes by then, and no file of the hot store is it."""
+
+    class Taking(LocalSegmentStore):
+        def put(self, segment: SegmentId, data: bytes, idx: bytes) -> None:
+            super().put(segment, data, idx)
+            hot.delete(segment)
+
+    for name in ("hot", "cold"):
+        (tmp_path / name).mkdir()
+    hot = LocalSegmentStore(OsFiles(), Layout(tmp_path / "hot"), 1)
+    warm = Taking(OsFiles(), Layout(tmp_path / "cold"), 1)
+    hot.put(SegmentId(1), b"data", b"idx")
+    relocate(TopicTier(hot, warm), SegmentId(1), lambda *_: nullcontext())
+    assert (warm.list(), hot.list()) == ([1], [])
 
 
 # ---------------------------------------------------------------- one owner
