@@ -214,8 +214,12 @@ def _loaded(keys: tuple[LoadedKey, ...], commit: Commit) -> tuple[LoadedKey, ...
 
 
 def _puts_out(views: Iterable[SegmentView], bitmaps: Mapping[Sid, pyroaring.BitMap], commit: Commit) -> bool:
+    """Return whether the commit hides an entry that was shown, or replaces a segment with a hidden one."""
     if commit.kind is CommitKind.DELETE:
-        return True
+        named = commit.deletions.bitmaps.items()
+        return any(view.first < deleted_below(commit) for view in views) or any(
+            pyroaring.BitMap.deserialize(bits) - bitmaps.get(sid, pyroaring.BitMap()) for sid, bits in named
+        )
     removed = frozenset(commit.removed_sids)
     return bool(removed) and any(
         view.ref.sid in removed and (view.ref.sid in bitmaps or not view.is_whole) for view in views

@@ -129,7 +129,7 @@ def plan_undo(
         tuple({view.ref.sid: view for view in views if view.ref.sid not in sids}.values()),
         undone_by.get((commit.vid, commit.lsn), 0),
         tuple(commit.lsn for commit in in_force if any(_takes(commit, taken) for taken in search.away)),
-        commit.deletions != Deletions(),
+        commit.deletions != Deletions() or commit.truncate_from is not None,
     )
 
 

@@ -39,7 +39,8 @@ class PointListed:
     """A point that a restore accepts as `target`.
 
     `time` is the topic's time then, `committed_at` the time of the commit. `what` tells what happened there, and `kept`
-    why GC keeps the point. `records` and `bytes` count what the commit added, or the records that it took away.
+    why GC keeps the point. `records` and `bytes` count what the commit added, or the records that it names as deleted,
+    also if an earlier one deleted them.
     """
 
     target: str

@@ -31,6 +31,7 @@ from offload.handles import split_name
 from offload.replication.replica import Replicas
 from offload.write.publisher import Publisher
 from seglog import Topic, WrittenElsewhere
+from seglog.values.deletes import DeleteWhere
 
 _ROUNDS = 20
 
@@ -131,8 +132,8 @@ class Takeover:
             )
         topic = self._log.topic(handle.name)
         if topic.inner.evict_floor < snapshot.bounds.evict_floor:
-            topic.evict(snapshot.bounds.evict_floor)
-            topic.inner.settle_deletes(topic.inner.delete_ops()[-1].op)  # it comes from the remote
+            op = topic.inner.delete(DeleteWhere(snapshot.bounds.evict_floor), evicts=True)
+            topic.inner.settle_deletes(op.op)  # it comes from the remote
         topic_id = topic.inner.topic_id
         writer = replace(handle, epoch=snapshot.epoch or 1, topic_id=topic_id, diverged_lsn=None, fenced_epoch=None)
         self._local.save(handle=writer)

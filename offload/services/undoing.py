@@ -29,7 +29,8 @@ BACK-5  The LSN is looked up once, before step 1. A commit of step 1 or 5 may ge
 BACK-6  The writer drops its topic, too, if a reclaim took the bytes of a record that comes back, or if the records are
     in more ranges than a frame has. The remote has the whole segments.
 BACK-7  A record that two commits took is back once both are undone, in either order. If the commit kept records away
-    from earlier undos, these are repeated after its own: each as steps 1 to 6, and a second call completes them.
+    from earlier undos, these are repeated after its own, and those that they kept away from others: each as steps 1 to
+    6, and a second call completes them.
 """
 
 from __future__ import annotations
@@ -138,7 +139,7 @@ class Undoing:
         if not plan.gone:
             _check(name, lsn, plan, partial=True)
         done = _undone(removal, plan, None)
-        for earlier in self._undone_before(name, removal):
+        for earlier in self._undone_before(name, removal, set()):
             others = tuple(past for past in earlier.later if past.hash != removal.past.hash)
             with suppress(OutOfWindow):
                 check_kept(self._volumes, earlier.point)
@@ -155,23 +156,28 @@ class Undoing:
         split_name(name)
         with self._context.locks.of(name):
             done, removal = self._run(name, lsn, vid, partial=partial, message=message)
-            for earlier in self._undone_before(name, removal):  # (BACK-7)
+            for earlier in self._undone_before(name, removal, set()):  # (BACK-7)
                 commit = earlier.past.commit
                 with suppress(OutOfWindow):
                     more, _ = self._run(name, commit.lsn, commit.vid, partial=True, message=message)
                     done = done if more.is_earlier else _joined(done, more)
             return done
 
-    def _undone_before(self, name: str, removal: _Removal) -> Iterator[_Removal]:
-        """Yield the earlier commits that were undone while this one was in force."""
+    def _undone_before(self, name: str, removal: _Removal, seen: set[ForkPoint]) -> Iterator[_Removal]:
+        """Yield the earlier commits that were undone while this one was in force, and so on from each of them."""
         later = [past.commit for past in removal.later]
         points = dict.fromkeys(commit.restored.undone for commit in later if commit.restored is not None)
         for commit in (removal.past.commit, *later):
             points.pop(ForkPoint(commit.vid, commit.lsn), None)
         for point in points:
+            if point in seen:
+                continue
+            seen.add(point)
             find = given(self._find, name, point.lsn, point.vid)
             with suppress(OutOfWindow):
-                yield retry_if_collected(lambda: self._history(name), find)
+                earlier = retry_if_collected(lambda: self._history(name), find)
+                yield earlier
+                yield from self._undone_before(name, earlier, seen)
 
     def _run(self, name: str, lsn: int, vid: Vid | None, *, partial: bool, message: str) -> tuple[Undone, _Removal]:
         """Undo one commit. The caller holds the lock. Return the commit, too, with those that came after it."""
@@ -428,6 +434,9 @@ def _joined(done: Undone, more: Undone) -> Undone:
         records=done.records + more.records,
         first_seq=min(done.first_seq or more.first_seq, more.first_seq),
         last_seq=max(done.last_seq, more.last_seq),
+        gone=done.gone + more.gone,
+        away=done.away + more.away,
+        taken_by=tuple(sorted({*done.taken_by, *more.taken_by})),
         objects=done.objects + more.objects,
         size_bytes=done.size_bytes + more.size_bytes,
     )

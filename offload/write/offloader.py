@@ -35,15 +35,17 @@ from catalog import (
     SegmentRef,
     SegmentView,
     Sid,
+    Snapshot,
 )
 from catalog.errors import NoSuchObject
 from catalog.format.commit import Codec
 from catalog.format.control import DEAD
 from catalog.format.encoding import delete_nonce
+from catalog.format.keys import commit_key
 from offload.context import ArchiveContext
 from offload.format.topic_config import config_change
 from offload.handles import Tip
-from offload.read.deletes import deletions_of
+from offload.read.deletes import deletions_of, entries_taken
 from offload.settings import OffloadSettings, codec_named
 from offload.write.attempt import AttemptState, SegmentRange, is_due, plan_range
 from offload.write.merging import MergeLimits, all_to_erase, ranges_of_one_log, ranges_to_merge, to_erase
@@ -113,6 +115,7 @@ class Offloader:
         done: list[Published] = []
         topic = self._log.topic(name)
         limit = _limit_of(topic, up_to)
+        is_first = True  # only the oldest delete of an earlier process can have its commit already
         while True:
             handle, epoch = self._handles.of(name), topic.epoch
             if limit.epoch != epoch:
@@ -123,11 +126,13 @@ class Offloader:
             if topic.epoch != epoch:
                 continue
             if delete is not None:
-                deletions = deletions_of(delete, self._volumes.snapshot(handle.vid, handle.lsn), self._reader)
-                if deletions is None or self.commit_of(handle, delete) is not None:
+                snapshot = self._volumes.snapshot(handle.vid, handle.lsn)
+                deletions = deletions_of(delete, snapshot, self._reader)
+                if deletions is None or (is_first and self._has_commit(handle, delete, snapshot)):
                     topic.inner.settle_deletes(delete.op)
                     continue
                 published = self._publish_delete(handle, tip, topic, delete, deletions, messages)
+                is_first = published is None
                 done += [published] if published else []
                 continue
             if truncation is not None:
@@ -400,12 +405,28 @@ class Offloader:
 
     def commit_of(self, handle: Handle, op: DeleteOp) -> Commit | None:
         """Return the commit that this writer made of a delete, or None. A crash may have left the delete listed."""
+        try:
+            return self._search(handle, op)
+        except NoSuchObject:
+            return None
+
+    def _has_commit(self, handle: Handle, op: DeleteOp, snapshot: Snapshot) -> bool:
+        """Return whether a delete needs no commit any more. If GC has passed it, it takes no live record."""
+        try:
+            return self._search(handle, op) is not None
+        except NoSuchObject:
+            return not any(entries_taken(op, (), snapshot, self._reader))
+
+    def _search(self, handle: Handle, op: DeleteOp) -> Commit | None:
+        """Return the commit of a delete, or None. Raise `NoSuchObject` if GC has passed commits that may be it."""
         for lsn in range(handle.lsn, 0, -1):
             [stored] = self._volumes.commits(handle.vid, lsn, lsn)
             commit = stored.commit
             if commit.at_ts_ms < op.ts_ms:
                 break
             if (commit.epoch, commit.nonce) == (handle.epoch, delete_nonce(commit.nonce, op.op)):
+                if lsn < self._volumes.boundary(handle.vid):
+                    raise NoSuchObject(commit_key(handle.vid, lsn))  # a late put on a key that GC has freed is none
                 return commit
         return None
 

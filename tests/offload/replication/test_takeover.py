@@ -15,7 +15,9 @@ from catalog.objects.memory import MemoryStore
 from catalog.objects.wrapped import WrappedStore
 from offload import OffloadSettings
 from offload.errors import OtherRemote
-from seglog import LogSettings, ProducerBatch, ProducerGap, TopicConfig, WrittenElsewhere
+from seglog import DeleteOp, LogSettings, ProducerBatch, ProducerGap, SeqSet, TopicConfig, WrittenElsewhere
+from seglog.inner_topic import InnerTopic
+from seglog.values.deletes import DeleteWhere
 from tests.offload.replicas import opened, ship, values
 from tests.worlds.clock import HandClock
 
@@ -327,6 +329,32 @@ def test_what_was_evicted_stays_so_after_a_takeover(tmp_path: Path, store: Memor
         archive.replication.take_over("t")
         assert log.topic("t").inner.evict_floor == 3
         assert archive.history.snapshot("t").bounds == Bounds(3, 3, 3)
+
+
+def test_a_delete_beside_a_takeover_waits_for_its_commit(
+    tmp_path: Path, store: MemoryStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The takeover repeats the eviction of the remote, and settles that alone."""
+    with opened(tmp_path / "one", store) as (log, archive):
+        ship(archive, log, "t", b"a", b"b", b"c", b"d")
+        archive.evict("t", 2)
+    with opened(tmp_path / "two", store) as (log, archive):
+        delete = InnerTopic.delete
+
+        def followed(topic: InnerTopic, where: DeleteWhere, *, evicts: bool = False) -> DeleteOp:
+            op = delete(topic, where, evicts=evicts)
+            delete(topic, DeleteWhere(seqs=SeqSet.of_seqs([3])))
+            return op
+
+        with monkeypatch.context() as patch:
+            patch.setattr(InnerTopic, "delete", followed)
+            archive.replication.take_over("t")
+        assert len(log.topic("t").inner.delete_ops()) == 1
+        archive.offload("t")
+        assert [record.value for record in log.topic("t").read()] == values(archive, "t") == [b"b", b"d"]
+    with opened(tmp_path / "three", store) as (_, archive):
+        archive.replication.sync("t")
+        assert values(archive, "t") == [b"b", b"d"]
 
 
 def test_a_replica_reads_while_its_writer_offloads_and_merges(tmp_path: Path, store: MemoryStore) -> None:

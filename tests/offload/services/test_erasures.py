@@ -18,6 +18,7 @@ from offload.archive import Archive
 from offload.services.erasures import Erasures
 from offload.settings import CatalogSettings, OffloadSettings
 from seglog import Log, TopicConfig
+from seglog.values.protocols import DeleteArguments
 from tests.faults.store import CountingStore
 
 DAY_MS = 24 * 3600 * 1000
@@ -77,6 +78,21 @@ def kit(tmp_path: Path):  # type: ignore[no-untyped-def]
     yield made
     made.archive.close()
     made.log.close()
+
+
+@pytest.mark.parametrize("conditions", [{"before": 3}, {"seqs": [1, 2]}, {"tag": "x"}], ids=["before", "seqs", "tag"])
+def test_a_repeated_delete_that_hides_nothing_more_moves_no_date(kit: Kit, conditions: DeleteArguments) -> None:
+    kit.append(b"one", SECRET, tag="x")
+    kit.append(b"three")
+    kit.archive.delete("t", **conditions)
+    date = kit.status()[1]
+    assert date is not None
+    for _ in range(2):
+        kit.clock.now += DAY_MS
+        assert kit.archive.delete("t", **conditions).lsn is not None
+        assert kit.status()[1] == date
+    kit.archive.delete("t", seqs=[3])
+    assert (kit.status()[1] or 0) > date
 
 
 @pytest.mark.parametrize("busy", [False, True])

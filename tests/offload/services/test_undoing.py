@@ -217,6 +217,30 @@ def test_a_commit_whose_records_another_one_took_is_undone_after_that(tmp_path: 
         assert archive.delete("t", tag="nobody").lsn is None, "a delete that reaches nothing has no commit"
 
 
+def test_a_record_that_three_commits_took_is_back_once_all_are_undone(tmp_path: Path, store: MemoryStore) -> None:
+    """The third kept nothing from the first undo, but from the second, which kept a record from the first."""
+    with opened(tmp_path / "one", store) as (log, archive):
+        _topic(log, archive)
+        before = _records(archive)
+        first, second = (archive.delete("t", seqs=seqs).lsn or 0 for seqs in ([1, 2], [1]))
+        assert [record.seq for record in _undone(archive, first)] == [2, 3, 4, 5, 6]
+        third = archive.delete("t", seqs=[1, 2]).lsn or 0
+        _undone(archive, second)
+        assert _undone(archive, third) == before == [*log.topic("t").read()]
+
+
+def test_a_truncation_of_deleted_records_is_undone(tmp_path: Path, store: MemoryStore) -> None:
+    """It brings nothing back, but the delete before it can be undone then."""
+    with opened(tmp_path / "one", store) as (log, archive):
+        _topic(log, archive)
+        before = _records(archive)
+        first, cut = archive.delete("t", seqs=[6]).lsn or 0, archive.truncate("t", 6).lsn or 0
+        with pytest.raises(NotTakenBack, match=f"lsn {cut} took its records as well"):
+            archive.history.undo_removal("t", first)
+        assert _undone(archive, cut) == before[:5]
+        assert _undone(archive, first) == before == [*log.topic("t").read()]
+
+
 @strided(61, part=8)
 def test_an_undo_that_ends_at_any_step_brings_back_what_an_earlier_one_left(tmp_path: Path, every: int) -> None:
     base = Place(tmp_path / "base")
@@ -448,6 +472,20 @@ def test_lost_objects_are_named_and_a_part_comes_back_only_if_the_caller_says_so
         done = other.history.undo_removal("t", removed, partial=True)
         assert (done.records, done.gone) == (3, 1)
         assert values(other, "t") == [b"a", b"c", b"d", b"e", b"f"]
+
+
+def test_an_undo_counts_what_is_lost_of_the_earlier_undo_that_it_completes(tmp_path: Path, store: MemoryStore) -> None:
+    with opened(tmp_path / "one", store) as (log, archive):
+        _topic(log, archive)
+        shown = archive.history.snapshot("t").segments
+        first, second = (archive.delete("t", seqs=seqs).lsn or 0 for seqs in ([1, 2, 3], [1, 3, 5]))
+        archive.history.undo_removal("t", first)
+        archive.upkeep.erase("t")
+        store.delete(keys.data_key(shown[2].vid, shown[2].ref.sid))
+        seen = archive.history.preview_undo("t", second)
+        done = archive.history.undo_removal("t", second)
+        assert (seen.records, seen.gone) == (done.records, done.gone) == (2, 1)
+        assert values(archive, "t") == [b"a", b"b", b"d", b"e", b"f"]
 
 
 @pytest.mark.parametrize("effect", range(1, 12, 2))

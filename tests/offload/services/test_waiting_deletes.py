@@ -8,9 +8,10 @@ from typing import Any, TypeVar
 
 import pytest
 
-from catalog import CommitKind
+from catalog import CommitKind, Vid, Volumes
 from catalog.errors import NoSuchTopic as NoSuchTopicInRemote
-from catalog.errors import NotTakenBack, StoreUnreachable
+from catalog.errors import StoreUnreachable
+from catalog.format.encoding import StoredCommit
 from catalog.objects.memory import MemoryStore
 from catalog.objects.wrapped import WrappedStore
 from offload.archive import Archive
@@ -225,6 +226,28 @@ def test_deletes_of_one_moment_are_told_apart(tmp_path: Path, store: MemoryStore
         assert _hot(log) == values(archive, "t") == [*ALL[:3], b"e", b"g"]
 
 
+def test_many_deletes_of_one_moment_look_for_few_commits(
+    tmp_path: Path, store: MemoryStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Only the oldest one can have a commit already."""
+    with opened(tmp_path / "one", store, clock=HandClock(1_720_000_000_000)) as (log, archive):
+        _topic(log, archive)
+        for _ in range(20):
+            archive.delete("t", seqs=[6])
+        log.topic("t").seal()
+        looked: list[int] = []
+        commits = Volumes.commits
+
+        def counted(volumes: Volumes, vid: Vid, first_lsn: int, last_lsn: int) -> tuple[StoredCommit, ...]:
+            looked.append(last_lsn)
+            return commits(volumes, vid, first_lsn, last_lsn)
+
+        monkeypatch.setattr(Volumes, "commits", counted)
+        archive.offload("t")
+        assert _kinds(archive).count(CommitKind.DELETE) == 20
+        assert len(looked) < 100, "each would look at all before it: more than 200"
+
+
 def test_what_cannot_be_undone(tmp_path: Path, store: MemoryStore) -> None:
     with opened(tmp_path / "one", store) as (log, archive):
         with pytest.raises((NoSuchTopic, NoSuchTopicInRemote)):
@@ -277,8 +300,10 @@ def test_two_deletes_of_the_same_records_are_both_undone(tmp_path: Path, store: 
         seen = archive.history.preview_undo_delete("t", number)
         assert (seen.back, seen.stay) == (SeqSet.of(()), SeqSet.of_seqs([3, 4, 5]))
         if number == 1:
-            with pytest.raises(NotTakenBack, match="took its records as well"):
+            words = "delete 1 has its commit now, and lsn:6 cannot be undone: lsn 7 took its records as well\n"
+            with pytest.raises(DeleteNotUndone, match=words) as refused:
                 archive.history.undo_delete("t", number)
+            assert refused.value.hint == "first undo lsn 7"
         else:
             assert archive.history.undo_delete("t", number).records == 0
         assert _kinds(archive).count(CommitKind.DELETE) == 2

@@ -594,3 +594,44 @@ def test_a_rebase_ends_anywhere_and_is_gone_on_from(every: int, tmp_path: Path) 
         assert objects == named, name
     tell(f"rebase: {steps} crashes")
     assert steps >= 50 / every
+
+
+class _Dying(WrappedStore):
+    """The process dies when it has put a commit, or with `lands` False right before."""
+
+    is_dying = False
+    lands = True
+
+    def _call(self, method, key, act):  # type: ignore[no-untyped-def]
+        if not (self.is_dying and method == "put_new" and "/log/" in key):
+            return act()
+        if self.lands:
+            act()
+        raise SystemExit
+
+
+@pytest.mark.parametrize("lands", [True, False])
+def test_a_waiting_delete_stops_no_offload_if_gc_has_passed_its_commit(
+    tmp_path: Path, store: MemoryStore, *, lands: bool
+) -> None:
+    dying, clock = _Dying(store), HandClock()
+    dying.lands = lands
+    with opened(tmp_path, dying, clock) as (log, archive):
+        ship(archive, log, "t", b"a", b"b", b"c")
+        volume = volume_of(archive)
+        clock.ms += 1000
+        dying.is_dying = True
+        with pytest.raises(SystemExit):
+            archive.delete("t", seqs=[2])
+    commits = [maintain(store, volume, at_ts_ms=clock.ms).lsn for _ in range(2)]
+    make_checkpoint(Volumes(store), volume, commits[-1], now_ms=clock.ms)
+    store.put(boundary_key(volume), encode_boundary(Boundary(volume, commits[-1])), {})
+    for lsn in range(1, commits[-1]):
+        store.delete(commit_key(volume, lsn))
+    with opened(tmp_path, store, clock) as (log, archive):
+        archive.offload("t")
+        assert log.topic("t").inner.delete_ops() == ()
+        kinds = [past.commit.kind for past in archive.history.commits("t")]
+        assert kinds.count(CommitKind.DELETE) == (0 if lands else 1), "a second commit would take nothing"
+        ship(archive, log, "t", b"d")
+        assert values(archive, "t") == [b"a", b"c", b"d"]
