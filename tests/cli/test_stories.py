@@ -38,7 +38,10 @@ from tests.worlds.command import Run
 _DOCS = Path(__file__).resolve().parents[2] / "docs"
 STORIES = sorted(path for path in (_DOCS / "stories").glob("*.md") if path.stem != "README")
 PAGES = sorted(
-    path for room in ("concepts", "operate") for path in (_DOCS / room).glob("*.md") if path.stem != "README"
+    path
+    for room in ("concepts", "operate")
+    for path in (_DOCS / room).glob("*.md")
+    if path.stem not in {"README", "words"}
 )
 _PART = re.compile(r"^```(sh|text|python)\n(.*?)^```$|^<!-- (daemon|killed)() -->$", re.MULTILINE | re.DOTALL)
 _WAY_OUT = re.compile(r"<!-- the way out takes (\d+) commands -->\n(.*)", re.DOTALL)
@@ -87,7 +90,7 @@ def test_the_way_out_of_a_bad_night_is_short(story: str, most: int) -> None:
 @pytest.mark.parametrize("room", ["stories", "concepts", "operate"])
 def test_the_index_names_every_page(room: str) -> None:
     index = (_DOCS / room / "README.md").read_text()
-    pages = [path for path in (*STORIES, *PAGES) if path.parent.name == room]
+    pages = sorted(path for path in (_DOCS / room).glob("*.md") if path.stem != "README")
     assert sorted(re.findall(r"\]\(([\w-]+)\.md\)", index)) == [path.stem for path in pages]
     for path in pages:
         [title] = re.findall(r"^# (.*)$", path.read_text(), re.MULTILINE)
