@@ -219,6 +219,7 @@ class Commands(Routes):
                                          a plan that is done, and `gc apply` may look for it then
         the same call twice              each deletes what is still there, so both are done
         an offload first                 a command offloads what the directory has, as a step of its own
+        a state beside an undo           an undo of a delete that waits commits it as a step of its own (PENDING-1)
         a read beside a carry            a promotion carries records to its branch as a step of its own, too
         a promotion that begins again    each round of it raises the epoch
         a read beside an eviction        it had begun at the evicted record, so it is told of it (READ-4)
@@ -234,6 +235,15 @@ class Commands(Routes):
         is_promoted = any(each.startswith("promote") for each in pair)
         if is_promoted and any(_but_epoch(met) == _but_epoch(serial(order)) for order in ("ab", "ba")):
             return "a promotion began again, because the other call changed the topic meanwhile"
+        if "undo a delete" in pair:
+            first, second = ("ab", "ba") if pair[1] == "undo a delete" else ("ba", "ab")
+            other_first, undo_first = serial(first), serial(second)
+            number = pair.index("undo a delete")
+            has_met = met.answers[number], met.answers[1 - number]
+            made = {name for name, state in met.state.items() if state != undo_first.state.get(name)}
+            is_made = all(name.startswith("remote ") and met.state[name] == other_first.state[name] for name in made)
+            if is_made and has_met == (undo_first.answers[number], other_first.answers[1 - number]):
+                return "an undo had committed its delete before the other call, and took it back after it"
         if pair == ("evict", "read"):
             evicted, told = serial("ab"), met.answers[1]
             gap, *left = told[2] if len(told) == 3 else [{}]
