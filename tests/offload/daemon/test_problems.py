@@ -139,6 +139,7 @@ def test_a_client_imports_the_errors_of_the_archive_when_one_comes(tmp_path: Pat
     assert _in_python(code, tmp_path) == "set()\nNoSuchPin p"
 
 
+@pytest.mark.long
 def test_an_error_whose_module_a_foreign_package_hides_is_an_error_of_the_daemon(tmp_path: Path) -> None:
     code = """if True:
         import sys
