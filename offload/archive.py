@@ -67,10 +67,15 @@ _FRAME_OVERHEAD_BYTES = MIN_FRAME_BYTES + 2 * LABEL_MAX_BYTES
 
 
 class Archive(Owned):
-    """The cold tier of one log. A context manager: closing the archive leaves the log open.
+    """The history of one log in object storage: what is offloaded, deleted, restored and branched.
 
-    The everyday calls are here. The others are in `branches`, `collection`, `tags`, `history`, `pins`, `previews`,
-    `replication`, `upkeep` and `status`.
+        >>> archive.restore("orders", to="seq:2", name="half").records
+        2
+        >>> [record.value for record in archive.read("orders@half")]
+        [b'book', b'lamp']
+
+    The everyday calls are here. The others are in `branches`, `tags`, `pins`, `history`, `previews`, `replication`,
+    `upkeep`, `collection` and `status`. A context manager: closing the archive leaves the log open.
     """
 
     def __init__(self, context: ArchiveContext, settings: OffloadSettings, uploader: Uploader | None) -> None:
@@ -157,7 +162,10 @@ class Archive(Owned):
             self.close()
 
     def close(self) -> None:
-        """Close the archive. Reads of the log end at its hot floor from now on. Idempotent."""
+        """Close the archive. Reads of the log end at its hot floor from now on. Idempotent.
+
+        >>> archive.close()
+        """
         if is_foreign(self) or self._is_closed:
             return
         self._is_closed = True
@@ -178,23 +186,49 @@ class Archive(Owned):
         drop_hot: bool = False,
         on_bytes: Callable[[int], None] = lambda _: None,
     ) -> OffloadResult:
-        """Upload the sealed segments of a topic, publish the deletes that follow them, and release the hot copies that
-        are due.
+        """Upload what is sealed of a topic, publish it with its deletes, and release hot copies that are due.
 
-        `up_to` stops the offload at the last segment that ends at or before that seq. `drop_hot` waives the deletion
-        lag for the published segments, never the read-back. The unsealed tail stays; `Topic.seal` prepares it for the
-        next offload. The offload calls `on_bytes` now and then with the number of frame bytes that it has just read.
+            >>> log.topic("orders").append([b"sofa"])
+            range(4, 5)
+            >>> log.topic("orders").seal()
+            >>> archive.offload("orders").offloaded_seq
+            4
 
-        Raises `NoSuchTopic`, `Diverged`, and what the store raises. After an error, the caller repeats the call to
-        resume.
+        The unsealed tail stays on this disk; `Topic.seal` prepares it for the next offload.
+
+        Args:
+            name: The topic, or a branch that this directory writes.
+            up_to: Stop at the last segment that ends at or before this seq.
+            drop_hot: Waive the deletion lag for the published segments, never the read-back.
+            on_bytes: Called now and then with the number of frame bytes that the offload has just read.
+
+        Returns:
+            The last seq in the remote, the last one whose hot copy went, and the number of records that are not sealed.
+
+        Raises:
+            NoSuchTopic: The log has no such topic.
+            Diverged: Another directory writes the topic now. `replication.reset` keeps what is only here as a branch.
+            StoreUnreachable, AccessDenied: Nothing is lost: repeat the call, which resumes.
         """
         return self._parts.writer.offload(name, up_to=up_to, drop_hot=drop_hot, on_bytes=on_bytes)
 
     @checked
     def release(self, name: str, *, at_once: bool = False) -> int:
-        """Delete the hot copies that are due, after reading the remote copies back. Return the last released seq, or 0.
+        """Delete the hot copies that are due, after reading the remote copies back.
 
-        `at_once` waives the deletion lag. If the read-back fails, the call raises its error and the hot copy stays.
+            >>> archive.release("orders", at_once=True)
+            3
+
+        Args:
+            name: The topic.
+            at_once: Waive the deletion lag.
+
+        Returns:
+            The last seq whose hot copy is gone, or 0.
+
+        Raises:
+            InvalidObject: The remote copy is damaged. The hot copy stays.
+            StoreUnreachable, AccessDenied: The hot copy stays.
         """
         return self._parts.writer.release(name, at_once=at_once)
 
@@ -202,14 +236,29 @@ class Archive(Owned):
     def read(
         self, name: str, start: int | None = None, end: int | None = None, *, at: str | None = None
     ) -> Iterator[Record]:
-        """Return the live records from seq `start` to seq `end`, both included, hot or cold. With `at`, read that past
-        state.
+        """Return the live records of a topic or branch, hot or cold, of now or of a past state.
+
+            >>> [record.value for record in archive.read("orders", 2)]
+            [b'lamp', b'desk']
+            >>> [record.value for record in archive.read("orders", at="seq:1")]
+            [b'book']
 
         The call seals, offloads and changes nothing. Records that no commit has yet come from the log. The newest state
         hides records past the topic's ttl. A past state shows them as long as the window keeps them.
 
-        Raises `SeqOutOfRange` if `start` lies outside the state, `Evicted` if the records at `start` are lost,
-        `NoSuchTopic`, `NoSuchBranch`, `InvalidTarget`, `OutOfWindow`.
+        Args:
+            name: The topic, or TOPIC@BRANCH.
+            start: The first seq; None is the first live record.
+            end: The last seq, inclusive; None is the head.
+            at: The state: `seq:N`, `lsn:N`, `head~N`, `tag:NAME` or a time such as `20 minutes ago`. None is the
+                newest.
+
+        Raises:
+            NoSuchTopic, NoSuchBranch: There is none here and in the remote.
+            InvalidTarget: `at` names no state.
+            OutOfWindow: GC keeps that state no longer.
+            SeqOutOfRange: `start` lies outside the state.
+            Evicted: Retention took the records at `start`.
         """
         return self._parts.states.read(name, start, end, at=at)
 
@@ -217,7 +266,14 @@ class Archive(Owned):
     def read_arrays(
         self, name: str, start: int | None = None, end: int | None = None, *, at: str | None = None
     ) -> Iterator[RecordArrays]:
-        """Return the records of `read` as arrays (`Topic.read_arrays`). Raises as `read` does."""
+        """Return the records of `read` as arrays (`Topic.read_arrays`), which is much faster for many of them.
+
+            >>> [arrays.last_seq for arrays in archive.read_arrays("orders")]
+            [3]
+
+        Raises:
+            SeglogError: As `read` does.
+        """
         return self._parts.states.read_arrays(name, start, end, at=at)
 
     @checked
@@ -233,8 +289,25 @@ class Archive(Owned):
     ) -> pa.RecordBatchReader:
         """Return the records of `read` in Apache Arrow, of a topic, a branch, or a past state of it.
 
-        `Topic.read_arrow` describes the `pyarrow.RecordBatchReader`, its schema, `tag` and `text`. If pyarrow is not
-        installed, raises `NotInstalled`. Raises as `read` does.
+            >>> archive.read_arrow("orders", at="seq:2").read_all().num_rows
+            2
+
+        `Topic.read_arrow` describes the columns.
+
+        Args:
+            name: The topic, or TOPIC@BRANCH.
+            start: The first seq; None is the first live record.
+            end: The last seq, inclusive; None is the head.
+            at: The state, as in `read`.
+            tag: Only records with this tag; a trailing `*` makes it a prefix.
+            text: Give the values as strings.
+
+        Returns:
+            A `pyarrow.RecordBatchReader`, which reads as it is asked.
+
+        Raises:
+            NotInstalled: pyarrow is missing: the extra `arrow` installs it.
+            SeglogError: As `read` does.
         """
         from seglog.format.arrow import read_as_arrow
         from seglog.values.arrow import check_arrow
@@ -244,13 +317,19 @@ class Archive(Owned):
 
     @checked
     def open_for_append(self, name: str) -> Topic:
-        """Return the topic of the log that takes appends for `name`.
+        """Return the topic of the log that takes appends for `name`. A branch is taken over first.
 
-        If `name` is a replica, or a branch that is only in the remote, the call first takes it over
-        (offload.replication.takeover).
+            >>> restored = archive.restore("orders", to="seq:2", name="half")
+            >>> archive.open_for_append("orders@half").append([b"sofa"])
+            range(3, 4)
 
-        Raises `NoSuchBranch` if the branch does not exist. If a plain topic does not exist, its first append creates
-        it.
+        A replica is taken over, too, which fences its writer (offload.replication.takeover). If a plain topic does not
+        exist, its first append makes it.
+
+        Raises:
+            NoSuchBranch: There is no such branch.
+            InvalidTopicName: The name is none.
+            StoreUnreachable, AccessDenied: Nothing was taken over.
         """
         return self._parts.takeover.topic(check_topic_name(name))
 
@@ -258,18 +337,35 @@ class Archive(Owned):
     def delete(self, name: str, *, message: str = "", **conditions: Unpack[DeleteArguments]) -> Removed:
         """Delete the records that meet each given condition. Readers stop seeing them at once.
 
-            archive.delete("orders", start=4711, end=9200)     cut out a range; both ends are deleted
-            archive.delete("orders", tag="web*")               all records with a tag that begins with web
+            >>> archive.delete("orders", tag="e*").lsn
+            2
+            >>> [record.value for record in archive.read("orders")]
+            [b'lamp']
+            >>> archive.history.undo_removal("orders", 2).records
+            2
 
-        `before` is exclusive. Times and `grep` are as in `Topic.delete`. `seqs` names single records, and `epoch` the
-        epoch in which they were looked up. Once every record appended before the delete is offloaded, the delete
-        becomes a commit of its own. The state before
-        that commit can be restored.
+        Once every record that was appended before the delete is offloaded, the delete becomes a commit of its own, and
+        the state before it can be restored. The delete holds as soon as it is in the log: if the remote cannot be
+        reached now, the call still succeeds, and the next `offload` publishes the delete.
 
-        The delete holds as soon as it is in the log. If the remote cannot be reached now, the call still succeeds, and
-        the next `offload` publishes the delete. If the call makes the commit itself, the commit gets `message`.
+        Args:
+            name: The topic.
+            message: What the commit says, if the call makes it.
+            start: The first seq.
+            end: The last seq, inclusive.
+            before: The seq behind the last one.
+            seqs: Single seqs, in any order.
+            epoch: The epoch in which you looked them up.
+            tag: The exact tag, or a prefix with a trailing `*`.
+            since_ms: The first time, in ms since the epoch.
+            until_ms: The last time, itself included.
+            grep: A regular expression that the value has.
 
-        Raises what `Topic.delete` raises.
+        Returns:
+            The number of records, and the LSN of the commit. Without a commit yet, it says what the delete `waits_for`.
+
+        Raises:
+            SeglogError: As `Topic.delete` does.
         """
         log = self._context.log
         epoch = log.topic(name).epoch if log.has_topic(name) else None
@@ -282,8 +378,19 @@ class Archive(Owned):
     def evict(self, name: str, before: int, *, message: str = "") -> Removed:
         """Evict the records below seq `before`, also from the archive, where retention takes nothing.
 
+            >>> archive.evict("orders", 3).records
+            2
+
         Readers get a notice that the records are lost. In all else the call is like `delete`: the state before it can
         be restored.
+
+        Args:
+            name: The topic.
+            before: The first seq that stays.
+            message: What the commit says.
+
+        Raises:
+            NoSuchTopic: The log has no such topic.
         """
         return self._parts.writer.evict(name, before, message)
 
@@ -291,15 +398,26 @@ class Archive(Owned):
     def truncate(self, name: str, seq: int, *, message: str = "") -> Removed:
         """Remove the records from `seq` on. Later appends use these seqs again.
 
+            >>> archive.truncate("orders", 3).records
+            1
+            >>> log.topic("orders").append([b"sofa"])
+            range(3, 4)
+
         If the remote has any of these records, the call first offloads the records that the remote lacks. The
         truncation then becomes a commit, and the state before it can be restored. If only this log has the records, no
-        copy of them remains.
+        copy of them remains. The truncation holds as soon as it is in the log: if the remote cannot be reached after
+        that, the call still succeeds, and the next `offload` publishes the commit.
 
-        The truncation holds as soon as it is in the log. If the remote cannot be reached after that, the call still
-        succeeds, and the next `offload` publishes the commit.
+        Args:
+            name: The topic.
+            seq: The first seq that goes.
+            message: What the commit says.
 
-        Raises `NoSuchTopic`, `NotTruncatable`, `SeqOutOfRange`, `ConcurrentModification` if appends never pause, and
-        what `offload` raises. After an error, nothing was removed.
+        Raises:
+            NoSuchTopic: The log has no such topic.
+            NotTruncatable, SeqOutOfRange: There is nothing to cut there.
+            ConcurrentModification: Appends never pause.
+            SeglogError: As `offload` does. After any error, nothing was removed.
         """
         return self._parts.writer.truncate(name, seq, message)
 
@@ -307,24 +425,53 @@ class Archive(Owned):
     def delete_topic(
         self, name: str, *, detach: bool = False, discard: bool = False, message: str = ""
     ) -> TopicRemoved:
-        """Delete a topic of the log that has nothing in the remote, or stop following a replica.
+        """Delete a topic of the log that has nothing in the remote, or with `detach` delete it only here.
 
-        If the topic has a history in the remote, the call requires `detach`, and deletes the topic only here.
-        `replication.sync` or `replication.take_over` brings it back. The call first offloads the whole topic; with
-        `discard`, it drops the local changes instead. Before the hot copies go, the call reads back the objects that
-        replace them. The oplog gets `message`, if there is one and the topic has a history in the remote.
+            >>> removed = archive.delete_topic("orders", detach=True)
+            >>> log.topics()
+            []
+            >>> archive.replication.take_over("orders").head_seq  # it was only deleted here
+            3
 
-        After an error, the caller repeats the call to resume. Raises `NoSuchTopic`, `TopicAttached` without `detach`,
-        `Diverged`, and what the store raises.
+        The call first offloads the whole topic, and reads back the objects that replace its hot copies. It also ends
+        the following of a replica. `replication.sync` or `replication.take_over` brings the topic back.
+
+        Args:
+            name: The topic.
+            detach: The topic has a history in the remote, which stays.
+            discard: Drop the local changes, instead of offloading them.
+            message: What the oplog says, if the topic has a history in the remote.
+
+        Raises:
+            NoSuchTopic: The log has no such topic.
+            TopicAttached: The topic has a history in the remote, and `detach` was not given.
+            Diverged: Another directory writes the topic now.
+            SeglogError: As `offload` does. Repeat the call, which resumes.
         """
         return self._parts.writer.delete_topic(name, detach=detach, discard=discard, message=message)
 
     @checked
     def restore(self, topic: str, *, to: str, name: str, message: str = "") -> Restored:
-        """Create the branch `name` with the state of the topic at `to`. `topic` may also be a branch, as TOPIC@BRANCH.
+        """Create the branch `name` with the state of the topic at `to`. It overwrites nothing and copies no data.
 
-        The call overwrites nothing and copies no data. If the remote lacks that state, the call seals and offloads the
-        topic once. Raises `BranchExists`, and what `history.point` and `offload` raise.
+            >>> archive.restore("orders", to="seq:2", name="half").records
+            2
+
+        If the remote lacks that state, the call seals and offloads the topic once.
+
+        Args:
+            topic: The topic, or a branch of it as TOPIC@BRANCH.
+            to: The state: `seq:N`, `lsn:N`, `head~N`, `tag:NAME` or a time such as `20 minutes ago`.
+            name: The name of the branch.
+            message: What the oplog says.
+
+        Returns:
+            The number of records of the branch, and the seq and time of the last one.
+
+        Raises:
+            BranchExists: Choose another name.
+            NoSuchTopic, NoSuchTag, InvalidTarget, OutOfWindow: As `history.point` does.
+            SeglogError: As `offload` does.
         """
         context = self._context
         context.log.check_writable()
@@ -351,16 +498,29 @@ class Archive(Owned):
     ) -> Copied:
         """Make a new topic of a state of a topic or branch. Its records keep their seqs, times, tags and nodes.
 
-            archive.copy("orders", "orders-before", at="2026-11-21T09:30Z")
-            archive.copy("orders", "orders-eu", where=lambda record: record.tag == "eu", into="s3://partner/archive")
+            >>> copied = archive.copy("orders", "orders-before", at="seq:2")
+            >>> [record.value for record in archive.read("orders-before")]
+            [b'book', b'lamp']
+            >>> copied = archive.copy("orders", "orders-eu", where=lambda record: record.tag == "eu")
 
-        Within the remote and without `where`, the call moves no bytes, and costs four small objects. `where` chooses
-        the records, and `into` is the URL of another remote; the caller may give its `store` instead. Then the call
-        copies bytes. The name comes last, so that readers see all of the copy or none. The next append to the new topic
-        takes it over, as with a branch.
+        Within the remote and without `where`, the call moves no bytes, and costs four small objects. The name comes
+        last, so that readers see all of the copy or none. The next append to the new topic takes it over, as with a
+        branch.
 
-        Raises `TopicExists`, `InvalidParameters` if no record is chosen, `InvalidRemote`, and what `restore` raises.
-        After an error, repeat the call; GC deletes what the first one left.
+        Args:
+            source: The topic or branch.
+            topic: The name of the new topic.
+            at: The state, as `to` of `restore`.
+            where: Chooses the records. Then the call copies bytes.
+            into: The URL of another remote, for example `s3://partner/archive`.
+            store: The store of that remote, in place of its URL.
+            message: What the oplog says.
+
+        Raises:
+            TopicExists: Choose another name.
+            InvalidParameters: No record was chosen.
+            InvalidRemote: `into` is no URL of a remote.
+            SeglogError: As `restore` does. Repeat the call; GC deletes what the first one left.
         """
         from offload.services.copying import Copying
 
@@ -371,7 +531,13 @@ class Archive(Owned):
             return Copying(self._parts).run(source, topic, at, where, opened, message)
 
     def cache_counts(self) -> Iterator[tuple[str, int, int]]:
-        """Return the name, hits and misses of each cache of cold reads, counted since the archive was attached."""
+        """Return the name, hits and misses of each cache of cold reads, counted since the archive was attached.
+
+        >>> len(list(archive.read("orders", at="seq:2")))
+        2
+        >>> [name for name, hits, misses in archive.cache_counts()]
+        ['index', 'chunk']
+        """
         return self._context.reader.cache_counts()
 
     @checked
@@ -457,13 +623,27 @@ def attach(
     clock: Clock | None = None,
     uploader: Uploader | None = None,
 ) -> Archive:
-    """Give `log` its cold tier, so that its reads continue below the hot floor. Makes no request yet.
+    """Give `log` its archive, so that its history goes to object storage and its reads continue there.
 
-    If the log is open for reading only, the archive refuses every change, here and in the remote, with `ReadOnly`.
-    `url` is `s3://bucket/prefix` or `file:///path`. The caller may give a `store` instead. By default, `settings` are
-    the log's seglog.toml. They give the URL if the caller does not. `uploader` makes the objects of an offload; by
-    default the offloading thread does.
-    Raises `NoRemote`, `InvalidRemote`, `InvalidSetting`, `ColdTierAttached`.
+        >>> archive = offload.attach(log, "file:///tmp/remote")
+        >>> archive.url
+        'file:///tmp/remote'
+
+    It makes no request yet. If the log is open for reading only, the archive refuses every change, here and in the
+    remote, with `ReadOnly`.
+
+    Args:
+        log: The log.
+        url: `s3://bucket/prefix` or `file:///path`. None is what the settings say.
+        store: A store of the caller, in place of the URL.
+        settings: The settings, in place of the log's seglog.toml.
+        clock: The source of the times of commits; the system's by default.
+        uploader: Makes the objects of an offload; by default the offloading thread does.
+
+    Raises:
+        NoRemote: Neither the call nor the settings have a URL.
+        InvalidRemote, InvalidSetting: The URL or a section of the settings is wrong. Nothing was opened.
+        ColdTierAttached: The log has an archive already.
     """
     settings = settings or read_settings(log.path / SETTINGS_FILE)
     # Read every part: a wrong section is refused before anything is opened.

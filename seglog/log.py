@@ -72,19 +72,39 @@ def open(
     upkeep: UpkeepFactory = Background,
     warm_stores: SegmentStores | None = None,
 ) -> Log:
-    """Lock and recover the data directory at `path`. If there is none and `create` is true, make it.
+    """Open the data directory at `path`: lock it, recover it, and make it if it is not there.
 
-    If `settings` is None, the log uses the settings in its seglog.toml.
-    `upkeep` makes checkpoints when the write-ahead log has grown. `InCaller` makes them in the calling thread, without
-    a second thread.
-    `warm_stores` are the stores that older sealed segments go to, instead of the setting `cold_dir`: a store for each
-    topic, given its id. The caller gives the same ones at every opening.
-    Raise `NotADataDirectory`, `DirectoryInUse`, `DirectoryNotWritable`, `InvalidSetting`, `WarmStoreRequired` and
-    `DiskFull`. Raise `FileCorrupt` or `FormatUnsupported` with nothing changed.
+        >>> with seglog.open("data") as log:
+        ...     log.topic("orders").append([b"book", b"lamp"])
+        range(1, 3)
 
     With `read_only`, the log shows the directory as recovery would find it at this moment. Nothing is made, locked or
     changed, and a running writer is not disturbed (see seglog.view). A call that would change something raises
-    `ReadOnly`. A read raises `ViewOutdated` if the data has gone since the opening. Raise `DirectoryNotReadable`.
+    `ReadOnly`, and a read raises `ViewOutdated` if the data has gone since the opening.
+
+    Args:
+        path: The data directory.
+        create: Make the directory if there is none.
+        read_only: Look only.
+        clock: The source of the records' times; the system's by default.
+        files: The file system; the system's by default. Tests of crashes give another one.
+        settings: The settings, in place of those in the directory's seglog.toml.
+        upkeep: Makes checkpoints when the write-ahead log has grown. `InCaller` makes them in the calling thread,
+            without a second thread.
+        warm_stores: The stores that older sealed segments go to, instead of the setting `cold_dir`: a store for each
+            topic, given its id. Give the same ones at every opening.
+
+    Returns:
+        The log, which is also a context manager that closes it.
+
+    Raises:
+        NotADataDirectory: There is no data directory, and `create` is false; or the path is another thing.
+        DirectoryInUse: Another process has the directory open. Its daemon serves it: `seglog.connect("unix:data")`.
+        DirectoryNotWritable, DirectoryNotReadable: The operating system refuses it.
+        DiskFull: There is no room to recover.
+        InvalidSetting: seglog.toml has a wrong value.
+        WarmStoreRequired: Older segments are in a warm store, and none was given.
+        FileCorrupt, FormatUnsupported: Nothing was changed.
     """
     port = OsFiles() if files is None else files
     layout = Layout(Path(path).absolute())
@@ -139,7 +159,12 @@ def _opened(
 
 
 class Log(Owned):
-    """An open data directory, returned by `open`. A context manager; safe for many threads."""
+    """An open data directory, with its topics. `seglog.open` returns it. Safe for many threads.
+
+    >>> with seglog.open("data") as log:
+    ...     log.topics()
+    []
+    """
 
     def __init__(
         self, port: Files, engine: Engine, lock: DirectoryLock | None = None, reclaimer: Reclaimer | None = None
@@ -212,17 +237,40 @@ class Log(Owned):
         return self._engine.kept_form
 
     def topic(self, name: str) -> Topic:
-        """Return the topic of that name, whether it exists yet or not. No I/O. Raise `InvalidTopicName`."""
+        """Return the topic of that name, whether it exists yet or not. No I/O.
+
+            >>> log.topic("orders").exists
+            False
+
+        Raises:
+            InvalidTopicName: A name has letters, digits, `.`, `_` and `-`: 128 at most. A branch is TOPIC@BRANCH.
+        """
         return Topic(self._engine, check_topic_name(name))
 
     def get_topic(self, name: str) -> Topic:
-        """Return the topic of that name. Raise `NoSuchTopic` if it does not exist, and `InvalidTopicName`."""
+        """Return the topic of that name, which has to exist.
+
+            >>> log.create_topic("orders").append([b"book"])
+            range(1, 2)
+            >>> log.get_topic("orders").head_seq
+            1
+
+        Raises:
+            NoSuchTopic: There is none.
+            InvalidTopicName: The name is none.
+        """
         topic = self.topic(name)
         self._engine.state(name)
         return topic
 
     def topics(self) -> list[str]:
-        """Return the names of the topics, ascending."""
+        """Return the names of the topics, ascending.
+
+        >>> log.topic("orders").append([b"book"])
+        range(1, 2)
+        >>> log.topics()
+        ['orders']
+        """
         return sorted(name for name, state in list(self._engine.topics.items()) if state.is_published)
 
     @checked
@@ -239,13 +287,25 @@ class Log(Owned):
         *,
         is_taken_over: bool = False,
     ) -> Topic:
-        """Make a topic before its first append. Its seqs begin with `first_seq`. No time is below `ts_floor_ms`.
+        """Make a topic before its first append, with a configuration of its own. Durable on return.
+
+            >>> log.create_topic("audit", seglog.TopicConfig(durability="fsync"))
+            <Topic audit of ...: no records>
 
         The records below `first_seq` of a branch, and of a topic with `keep_history`, are in the cold tier. Any other
         topic has none there, and reads begin at `first_seq`.
-        The topic is durable on return. Raise `InvalidTopicName`, `TopicExists`, `InvalidArgument`. If another directory
-        writes the topic (`mark_elsewhere`), raise `WrittenElsewhere`. With `is_taken_over`, this directory writes it
-        from now on, and the mark ends.
+
+        Args:
+            name: The name.
+            config: The configuration; None is the log's `topic_defaults`.
+            first_seq: The seq of the first record.
+            ts_floor_ms: No record gets a time below this one, in ms since the epoch.
+            is_taken_over: This directory writes the topic from now on, and the mark of another one ends.
+
+        Raises:
+            InvalidTopicName, InvalidArgument: Nothing was made.
+            TopicExists: There is such a topic.
+            WrittenElsewhere: Another directory writes the topic (`mark_elsewhere`).
         """
         topic = self.topic(name)
         config = self.topic_defaults if config is None else config
@@ -287,30 +347,63 @@ class Log(Owned):
 
     @checked
     def configure(self, name: str, config: TopicConfig) -> None:
-        """Change the configuration of a topic, durably on return, for later appends.
+        """Replace the configuration of a topic, durably, for later appends.
 
-        Raise `InvalidTopicName`, `NoSuchTopic`.
+            >>> topic = log.create_topic("audit")
+            >>> log.configure("audit", seglog.TopicConfig(ttl_ms=3_600_000))
+            >>> topic.config.ttl_ms
+            3600000
+
+        Raises:
+            NoSuchTopic: There is none.
+            InvalidTopicName: The name is none.
         """
         write.configure(self._engine, check_topic_name(name), lambda _: config)
 
     @checked
     def reconfigure(self, name: str, change: Callable[[TopicConfig], TopicConfig]) -> TopicConfig:
-        """Change the configuration of a topic by a function of the present one, and return the new one. Durable then.
+        """Change single settings of a topic by a function of its present configuration. Durable on return.
+
+            >>> import dataclasses
+            >>> topic = log.create_topic("audit")
+            >>> log.reconfigure("audit", lambda config: dataclasses.replace(config, ttl_ms=3_600_000)).ttl_ms
+            3600000
 
         So two callers who change different settings at once lose neither. The function runs again if another change
-        comes first, and must not call the log. Raise `InvalidTopicName`, `NoSuchTopic`, and what the function raises.
+        comes first, and must not call the log.
+
+        Returns:
+            The new configuration.
+
+        Raises:
+            NoSuchTopic: There is none.
+            InvalidTopicName: The name is none.
+            Exception: What the function raises.
         """
         return write.configure(self._engine, check_topic_name(name), change)
 
     @checked
     def delete_topic(self, name: str, *, position: tuple[int, int, int] | None = None) -> None:
-        """Delete the topic and all its records, durably on return. A checkpoint frees the space.
+        """Delete the topic and all its records, durably. The next checkpoint frees the space. There is no undo.
 
-        The name is free after that. A later topic of that name has a new id and a higher epoch. Raise `NoSuchTopic`.
+            >>> log.topic("orders").append([b"book"])
+            range(1, 2)
+            >>> log.delete_topic("orders")
+            >>> log.topics()
+            []
 
-        For a topic with `keep_history`, raise `HistoryKept` unless the caller gives a `position`. The caller has then
-        secured the topic's history, and gives the position that the topic had at that time (`Topic.inner.position`).
-        If the topic has another position now, raise `ConcurrentModification` with nothing done.
+        The name is free after that. A later topic of that name has a new id and a higher epoch. `Archive.delete_topic`
+        deletes a topic that an archive keeps.
+
+        Args:
+            name: The name.
+            position: Of a topic with `keep_history`, whose history the caller has secured: the position that the topic
+                had at that time (`Topic.inner.position`).
+
+        Raises:
+            NoSuchTopic: There is none.
+            HistoryKept: The topic has `keep_history`, and no `position` was given.
+            ConcurrentModification: The topic has another position now. Nothing was done.
         """
         write.delete_topic(self._engine, name, position)
 
@@ -368,7 +461,9 @@ class Log(Owned):
     def seal(self, names: Iterable[str]) -> None:
         """Seal the segments of several topics, as `Topic.seal` does for one, with one write of the manifest for all.
 
-        Topics that do not exist are left out.
+        >>> log.topic("orders").append([b"book"])
+        range(1, 2)
+        >>> log.seal(["orders", "unknown"])  # a topic that does not exist is left out
         """
         self.check_writable()
         requests = [plan.CheckpointRequest(name, seal=True) for name in dict.fromkeys(names) if self.has_topic(name)]
@@ -389,14 +484,28 @@ class Log(Owned):
         }
 
     def checkpoint(self) -> None:
-        """Copy the records in the WAL to segments, and remove the WAL files that are not needed any more."""
+        """Copy the records in the WAL to segments, and remove the WAL files that are not needed any more.
+
+            >>> log.checkpoint()
+
+        The log does this by itself when the WAL has grown.
+
+        Raises:
+            DiskFull: The records are as safe as before. Make room, and call it again.
+        """
         checkpoint.checkpoint(self._engine)
 
     def enforce_retention(self) -> list[Retention]:
-        """Seal segments that are old enough. Evict records past the ttl or a cap, in all topics, by the log's clock.
+        """Seal segments that are old enough, and evict records past the ttl or a cap, in all topics.
 
-        Return a result for each topic that had something due: the evicted records, or the records that wait for the
-        archive. The caller repeats this call now and then. Appends enforce the caps on their own.
+            >>> log.enforce_retention()
+            []
+
+        The caller repeats this call now and then; a daemon does. Appends enforce the caps on their own.
+
+        Returns:
+            A result for each topic that had something due: the evicted records, or the records that wait for the
+            archive.
         """
         self._engine.check_open()
         return eviction.enforce_all(self._engine)
@@ -415,6 +524,8 @@ class Log(Owned):
     def reclaim(self) -> None:
         """Give the bytes of deleted records back at once, in every sealed segment that is due for reclaiming.
 
+            >>> log.reclaim()
+
         Return when that is done. If a segment cannot be read or written, that is logged, and the segment stays
         unchanged. Records in the WAL or in an unsealed segment keep their bytes. So do the records of a topic with
         `keep_history`.
@@ -427,8 +538,13 @@ class Log(Owned):
     def remove(self) -> None:
         """Remove the log from the disk, every topic with all its records, and close it. There is no undo.
 
-        seglog.toml stays, and so do files that are not the log's. If an archive keeps a topic, raise `HistoryKept` with
-        nothing changed. `WarmStoreFailed`, or an error of a delete, leaves a log with fewer topics: repeat the call.
+            >>> log.remove()
+
+        seglog.toml stays, and so do files that are not the log's.
+
+        Raises:
+            HistoryKept: An archive keeps a topic. Nothing was changed.
+            WarmStoreFailed, OSError: The log has fewer topics now. Repeat the call.
         """
         engine = self._engine
         self.check_writable()
@@ -448,8 +564,13 @@ class Log(Owned):
     def close(self) -> None:
         """Make everything durable, and release the directory, even if an error is raised. Idempotent.
 
-        If a warm store does not answer, `close` waits for it for a second at most. If a call of this thread is under
-        way, raise `CalledWithin`, and leave the log open.
+            >>> log.close()
+
+        If a warm store does not answer, `close` waits for it for a second at most.
+
+        Raises:
+            CalledWithin: A call of this thread is under way. The log stays open.
+            DiskFull: The WAL keeps what the last checkpoint could not copy.
         """
         self._close(then=lambda: None)
 

@@ -47,7 +47,16 @@ def append_options(arguments: AppendArguments) -> AppendOptions:
 
 
 class Topic:
-    """A name in a log. The first append makes the topic itself. Safe for many threads."""
+    """A name in a log: append records to it, read them, delete them. Safe for many threads.
+
+        >>> orders = log.topic("orders")
+        >>> orders.append([b"book", b"lamp"], tag="eu")
+        range(1, 3)
+        >>> [record.value for record in orders.read(tag="eu")]
+        [b'book', b'lamp']
+
+    `log.topic(name)` makes no topic: the first append does.
+    """
 
     __slots__ = ("_engine", "name")
 
@@ -92,9 +101,9 @@ class Topic:
     def earliest_seq(self) -> int:
         """Return the first live seq; `head_seq + 1` if there is none. No lock, no I/O.
 
-        The result may be too low in three cases. While records are in the cold tier only, deletes by tag are not looked
-        up there. In a relocated segment, the log looks them up when it next relocates. With a ttl, records within a
-        segment may have expired since the last read.
+        The result may be too low in three cases: while records are in the cold tier only, because deletes by tag are
+        not looked up there; in a relocated segment, where the log looks them up when it next relocates; and with a ttl,
+        because records within a segment may have expired since the last read.
         """
         state = self._engine.find(self.name)
         return 1 if state is None else known_floors(self._engine, state).earliest_seq
@@ -116,26 +125,53 @@ class Topic:
         return 0 if state is None else state.last_ts_ms
 
     def append(self, values: Sequence[bytes], **options: Unpack[LogAppendArguments]) -> range:
-        """Append records, all or none, and return their seqs when they are as safe as `durability` says.
+        """Append records, all or none, and return when they are as safe as `durability` says.
 
-        A crash within the append leaves all of its records or none, with any durability.
-        `durability` is "fsync", "disk", "memory" or "ephemeral". None means the durability that the topic is configured
-        with. Ephemeral records are never written: they end with the process, and readers get a `Gap` after that.
-        `unterminated` says that the values are lines without a line end.
-        `producer` makes the append idempotent: the same batch again returns the same seqs and appends nothing. A lower
-        epoch raises `ProducerFenced`, a number that skips `ProducerGap`. A number older than the last five raises
-        `BatchForgotten`, and another number of values `BatchReused`. `key`, a text of 1 to 256 bytes in UTF-8, does the
-        same for `idempotency_keep_s`, for a caller that has no producer. The same key with other values raises
-        `KeyReused`. A topic with 10,000 keys raises `TooManyKeys`. With `if_head`, raise `HeadMoved` unless that seq is
-        the topic's last one; 0 means no record. With `if_incarnation`, raise
-        `OtherIncarnation` unless the topic has it (`incarnation`).
-        `times_ms` are the times of the values, in place of the clock's: ascending, none below `last_ts_ms`, and none
-        more than five minutes ahead of the clock. An age counts from them: with a ttl, old records are gone at once.
-        If the topic does not exist, it is made with the log's `topic_defaults`. The first append to a branch waits for
-        the archive, and raises its errors, such as `NoSuchBranch`. If another directory has written the branch, raise
-        `WrittenElsewhere`. Without an archive, raise `NoSuchTopic`.
-        Raise `RecordTooLarge`, `InvalidLabel`, `InvalidSetting`, `DiskFull` or `LogClosed` with nothing appended. After
-        `WriterPoisoned`, only recovery knows whether the records were appended.
+            >>> orders.append([b"book", b"lamp"], tag="eu")
+            range(1, 3)
+            >>> orders.append([b"desk"], key="order-17")
+            range(3, 4)
+            >>> orders.append([b"desk"], key="order-17")  # again, for example after a timeout: appends nothing
+            range(3, 4)
+
+        A crash within the append leaves all of its records or none, with any durability. If the topic does not exist,
+        it is made with the log's `topic_defaults`. The first append to a branch waits for the archive, and raises its
+        errors.
+
+        Args:
+            values: The records, each of `max_record_bytes` at most.
+            tag: A label of all these records, by which reads and deletes select.
+            node: Another label, such as the machine that the records come from.
+            durability: "fsync", "disk", "memory" or "ephemeral"; None is what the topic is configured with. Ephemeral
+                records are never written: they end with the process, and readers get a `Gap` after that.
+            key: A text of 1 to 256 bytes in UTF-8 that makes the append idempotent for `idempotency_keep_s`: the same
+                key again returns the same seqs, because the log remembers it.
+            producer: The same for a program that numbers its batches (`ProducerBatch`). The log knows the last five.
+            if_head: Append only if this is the topic's last seq; 0 means that it has no record.
+            if_incarnation: Append only if the topic has this `incarnation`.
+            times_ms: A time for each value, in ms since the epoch, in place of the clock's: ascending, none below
+                `last_ts_ms`, and none more than five minutes ahead of the clock. An age counts from them: with a ttl,
+                old records are gone at once.
+            unterminated: The values are lines without a line end.
+
+        Returns:
+            The seqs of the records. An append without values has an empty range.
+
+        Raises:
+            HeadMoved: Another append came first. Read its records, then decide again.
+            KeyReused: The key was that of other values. Make a new key for each append.
+            ProducerFenced: The producer has appended in a higher epoch. Stop, or begin the next epoch.
+            ProducerGap: The number of the batch skips one. Append the missing batch first.
+            BatchForgotten: The batch is older than the last five. Read the topic to see whether its records are there.
+            BatchReused: The log has a batch of this number with another number of values.
+            TooManyKeys: The topic has 10,000 keys that are younger than `idempotency_keep_s`.
+            OtherIncarnation: The topic is not the one of `if_incarnation`.
+            WrittenElsewhere: Another directory writes the topic, or has written the branch.
+            NoSuchBranch: The name is that of a branch, and there is none.
+            NoSuchTopic: The name is that of a branch, and the log has no archive.
+            RecordTooLarge, InvalidLabel, InvalidSetting, DiskFull, LogClosed: Nothing was appended.
+            WriterPoisoned: A write or a sync failed. Open the log again: only recovery knows whether the records are
+                there.
         """
         if "times_ms" in options:
             return append.append(self._engine, self.name, values, append_options(options))[0]
@@ -146,38 +182,84 @@ class Topic:
     def append_once(self, values: Sequence[bytes], **options: Unpack[LogAppendArguments]) -> Appended:
         """Append records as `append` does, and say whether the topic had them already.
 
-        The log decides that under the lock that assigns seqs, so of several equal calls one is no duplicate. Without
-        `producer` and `key` no append is a duplicate. Raise the errors of `append`.
+            >>> orders.append_once([b"book"], key="order-17")
+            Appended(seqs=range(1, 2), duplicate=False)
+            >>> orders.append_once([b"book"], key="order-17").duplicate
+            True
+
+        The log decides that under the lock that assigns seqs, so that of several equal calls exactly one is no
+        duplicate. Without `producer` and `key` no append is a duplicate.
+
+        Args:
+            values: As in `append`, and so are the options.
+
+        Returns:
+            The seqs, and whether they are those of an earlier append.
+
+        Raises:
+            SeglogError: As `append` does.
         """
         return Appended(*append.append(self._engine, self.name, values, append_options(options)))
 
     def append_stream(self, chunks: Iterable[bytes], **options: Unpack[LogAppendArguments]) -> Appended:
-        """Append one record whose value comes in chunks. Return its seq, in a range of one, as `append_once` does.
+        """Append one record whose value comes in chunks, so that it never has to be in memory as a whole.
 
             with open("dump.bin", "rb") as file:
                 log.topic("dumps").append_stream(iter(lambda: file.read(1 << 20), b""))
 
         Memory holds 1 MiB and a chunk: the rest waits in a file without a name in the data directory. If `chunks` ends
         with an error, nothing is appended, and the error passes through. A read returns the value as a whole.
-        The other arguments, and the errors, are those of `append`; `times_ms` has one time. Raise `RecordTooLarge` with
-        the first chunk that passes `max_record_bytes`.
+
+        Args:
+            chunks: The parts of the value, in order.
+            options: Those of `append`; `times_ms` has one time.
+
+        Returns:
+            The seq, in a range of one, and whether the topic had the record already, as `append_once` does.
+
+        Raises:
+            RecordTooLarge: The value is longer than `max_record_bytes`; raised with the first chunk that passes it.
+            SeglogError: As `append` does.
         """
         from seglog.writing.stream import append_stream
 
         return Appended(*append_stream(self._engine, self.name, chunks, append_options(options)))
 
     def bounds(self) -> Bounds:
-        """Return the bounds of the topic. The incarnation is None if the log is read-only. Raise `NoSuchTopic`."""
+        """Return the first and the last seq, what is sealed, and the identity of the topic, as one value.
+
+            >>> orders.append([b"book", b"lamp"])
+            range(1, 3)
+            >>> bounds = orders.bounds()
+            >>> bounds.earliest_seq, bounds.head_seq
+            (1, 2)
+
+        Returns:
+            The bounds. The incarnation is None if the log is read-only.
+
+        Raises:
+            NoSuchTopic: The topic has no first append yet.
+        """
         incarnation = None if self._engine.is_read_only else self.incarnation()
         self._engine.state(self.name)
         return Bounds(self.earliest_seq, self.head_seq, self.inner.sealed_seq, self.epoch, incarnation)
 
     def incarnation(self) -> str:
-        """Return the identity of what this topic knows of its producers. It stays the same over restarts.
+        """Return the identity of what this topic knows of its producers and keys. It stays the same over restarts.
+
+            >>> orders.append([b"book"])
+            range(1, 2)
+            >>> orders.append([b"lamp"], if_incarnation=orders.incarnation())
+            range(2, 3)
 
         A topic that was deleted and made again has another one. So has a topic in a new directory, as after a takeover
         or a recovery from the remote. A producer that finds another incarnation cannot repeat a batch safely. The first
-        call makes the log's own id, durably. Raise `NoSuchTopic`, `ReadOnly`, and errors of the disk.
+        call makes the log's own id, durably.
+
+        Raises:
+            NoSuchTopic: The topic has no first append yet.
+            ReadOnly: The log is open for reading only.
+            OSError: The disk does not take the id.
         """
         state = self._engine.state(self.name)
         self._engine.check_writable()
@@ -206,18 +288,38 @@ class Topic:
         gaps: bool = False,
         **selection: Unpack[ReadArguments],
     ) -> Iterator[Record] | Iterator[Record | Gap]:
-        """Return the live records from `start` to `end`, both inclusive.
+        """Return the live records from seq `start` to seq `end`, both inclusive.
 
-        If `start` is None, begin at the first live record. If `end` is None, end at the current head. `since_ms` and
-        `until_ms` bound the times as well, both inclusive. Records outside the bounds are not read. `tag` selects the
-        records with that tag; a trailing `*` makes it a prefix. The read ends after `limit` records.
-        Records below `hot_floor` come from the cold tier. Records in relocated segments come from the warm store,
-        however long it takes. If the store fails, raise `WarmStoreFailed`.
-        The reader passes over deleted records, and reports records that retention takes, even during the read. With
-        `gaps` it gets a `Gap` in their place. Without `gaps`, raise `Evicted`. The same holds for records that are past
-        the ttl when `read` is called (seglog.reading.times).
-        Raise `NoSuchTopic` and `SeqOutOfRange` at once. Raise `ColdTierRequired`, `FileCorrupt`, `Evicted`, `Truncated`
-        and the errors of the cold tier when the reader gets there.
+            >>> orders.append([b"book", b"lamp", b"desk"], tag="eu")
+            range(1, 4)
+            >>> [record.value for record in orders.read(2)]
+            [b'lamp', b'desk']
+            >>> [record.seq for record in orders.read(tag="eu", limit=2)]
+            [1, 2]
+
+        Records below `hot_floor` come from the cold tier, and those in relocated segments from the warm store, however
+        long it takes. The reader passes over deleted records. It reports records that retention takes, even during the
+        read, and records that were past the ttl when `read` was called (seglog.reading.times).
+
+        Args:
+            start: The first seq; None is the first live record.
+            end: The last seq; None is the present head.
+            gaps: Give a `Gap` in the place of records that retention took, instead of raising `Evicted`.
+            since_ms: The first time, in ms since the epoch. Records outside the bounds are not read.
+            until_ms: The last time, itself included.
+            tag: Only records with this tag; a trailing `*` makes it a prefix.
+            limit: So many records at most.
+
+        Returns:
+            An iterator, which reads as it is asked.
+
+        Raises:
+            NoSuchTopic, SeqOutOfRange: At once.
+            Evicted: Retention took records of the range. Continue behind its `gap_to`, or ask with `gaps`.
+            Truncated: The records behind this one were truncated, and their seqs are used again.
+            ColdTierRequired: The records are in the remote only, and no archive is attached.
+            WarmStoreFailed: The store of older segments does not return them.
+            FileCorrupt: A file is damaged below what was durable.
         """
         state = self._engine.state(self.name)
         since_ms, until_ms = selection.get("since_ms"), selection.get("until_ms")
@@ -233,8 +335,15 @@ class Topic:
     def read_batches(self, start: int | None = None, end: int | None = None) -> Iterator[list[Record]]:
         """Return the records of `read` in lists of up to a MiB. For thousands of records this is several times as fast.
 
-        If a record is deleted while the caller goes through a list, the record stays in that list. Raise the errors of
-        `read`, after the records that come before.
+            >>> orders.append([b"book", b"lamp"])
+            range(1, 3)
+            >>> [len(batch) for batch in orders.read_batches()]
+            [2]
+
+        If a record is deleted while the caller goes through a list, the record stays in that list.
+
+        Raises:
+            SeglogError: As `read` does, after the records that come before.
         """
         state = self._engine.state(self.name)
         first, last, truncations, expired = self._range(state, start, end)
@@ -256,9 +365,16 @@ class Topic:
     ) -> Iterator[RecordArrays] | Iterator[RecordArrays | Gap]:
         """Return the records of `read` as arrays of up to a MiB of frames, or of one larger record. None is empty.
 
+            >>> orders.append([b"book", b"lamp"])
+            range(1, 3)
+            >>> [arrays.last_seq for arrays in orders.read_arrays()]
+            [2]
+
         No object is made for a record (seglog.format.record_arrays), so for millions of records this is the fastest
-        call. Deletes reach the arrays that come after them, as in `read_batches`. Raise the errors of `read`, after the
-        records that come before.
+        call. Deletes reach the arrays that come after them, as in `read_batches`.
+
+        Raises:
+            SeglogError: As `read` does, after the records that come before.
         """
         arrays = self._arrays(start, end, gaps=gaps)
         return arrays if gaps else cast("Iterator[RecordArrays]", arrays)
@@ -267,14 +383,14 @@ class Topic:
     def read_arrow(
         self, start: int | None = None, end: int | None = None, *, text: bool = False, **selection: Unpack[Selection]
     ) -> pa.RecordBatchReader:
-        """Return the records of `read` in Apache Arrow, as a `pyarrow.RecordBatchReader`, which reads as it is asked.
+        """Return the records of `read` in Apache Arrow, which Polars, DuckDB and pandas take as they are.
 
             table = topic.read_arrow().read_all()
             frame = topic.read_arrow(text=True).read_pandas()
             frame = polars.from_arrow(topic.read_arrow())
             rows = duckdb.sql("select tag, count(*) from records group by tag")  # with records = topic.read_arrow()
 
-        It has the schema of `seglog.arrow_schema()`, whose columns are those of the Spark source:
+        The columns are those of the Spark source (`seglog.arrow_schema()`):
 
             topic      string                  the topic, without a branch
             seq        int64                   the record's number in the topic, from 1
@@ -283,17 +399,27 @@ class Topic:
             tag        string                  the record's tag, or null
             value      binary                  the record's bytes; with `text` a string
 
-        `start` and `end` are inclusive seqs, `since_ms` and `until_ms` inclusive times in ms since the epoch. `tag`
-        selects the records with that tag; a trailing `*` makes it a prefix. A batch has up to a MiB of frames with
-        their headers, some 20,000 rows at most, or one larger record. None is empty. It owns its memory. No object is
-        made for a record.
-
-        With `text`, a value that is not UTF-8 raises `InvalidArgument`, which names the record. A batch has no place
-        for a `Gap`: for records that retention took, raise `Evicted`, as `read` does. If pyarrow is not installed,
-        raise `NotInstalled`: the extra `arrow` installs it. Raise the errors of `read`, after the batches of the
-        records that come before. A consumer that takes the reader through Arrow's C interface, as Polars and DuckDB do,
-        raises an error of its own with their text.
+        A batch has up to a MiB of frames with their headers, some 20,000 rows at most, or one larger record. None is
+        empty. It owns its memory. No object is made for a record. A consumer that takes the reader through Arrow's C
+        interface, as Polars and DuckDB do, raises an error of its own with the text of ours.
         Source: the Arrow columnar format, https://arrow.apache.org/docs/format/Columnar.html
+
+        Args:
+            start: The first seq; None is the first live record.
+            end: The last seq, inclusive; None is the present head.
+            text: Give the values as strings.
+            since_ms: The first time, in ms since the epoch.
+            until_ms: The last time, itself included.
+            tag: Only records with this tag; a trailing `*` makes it a prefix.
+
+        Returns:
+            A `pyarrow.RecordBatchReader`, which reads as it is asked.
+
+        Raises:
+            NotInstalled: pyarrow is missing: the extra `arrow` installs it.
+            InvalidArgument: With `text`, a value that is not UTF-8. The error names the record.
+            Evicted: Retention took records of the range. A batch has no place for a `Gap`.
+            SeglogError: As `read` does, after the batches of the records that come before.
         """
         from seglog.format.arrow import read_as_arrow
         from seglog.values.arrow import check_arrow
@@ -317,8 +443,13 @@ class Topic:
     ) -> Iterator[Record] | Iterator[Record | Gap]:
         """Return the records of `read`, and then wait for further records at the head, without polling.
 
-        `epoch` says that the caller has the records below `start` as they were in that epoch of the topic. If a
-        truncation took one of them since then, raise `Truncated`, whose `seq` and `epoch` are the next `start` and
+            >>> orders.append([b"book", b"lamp"])
+            range(1, 3)
+            >>> for record in orders.follow(2, timeout_s=0.01):  # without a time-out it waits for ever
+            ...     print(record.seq, record.value)
+            2 b'lamp'
+
+        A follower that keeps a view of the topic also follows truncations. `Truncated` has the next `start` and
         `epoch`:
 
             start, epoch = 1, topic.epoch
@@ -331,18 +462,27 @@ class Topic:
                     start, epoch = cut.seq, cut.epoch
                     view = {seq: value for seq, value in view.items() if seq < start}
 
-        Without `start` the caller has no record, and `epoch` tells nothing. If the topic was deleted and made again, or
-        if the truncation is older than the opening of this log, the `seq` of `Truncated` is 1. Epochs of another data
-        directory mean nothing here: compare `incarnation` as well if the caller keeps its place over a takeover.
+        If the topic was deleted and made again, or if the truncation is older than the opening of this log, the `seq`
+        of `Truncated` is 1. Epochs of another data directory mean nothing here: compare `incarnation` as well if you
+        keep your place over a takeover.
 
-        Without `gaps`, records that retention took raise `Evicted`, whose `gap_to` is the last of them. So no loss is
-        silent. To continue, follow from `gap_to + 1` on. With `gaps`, a `Gap` comes in their place, and the follower
-        goes on.
+        Args:
+            start: The first seq; None is the first live record.
+            gaps: Give a `Gap` in the place of records that retention took, and go on.
+            epoch: You have the records below `start` as they were in this epoch of the topic. Without `start` it tells
+                nothing.
+            timeout_s: End after so many seconds without a new record of the selection. None: end when the log closes.
+            tag: Only records with this tag; a trailing `*` makes it a prefix.
 
-        `tag` selects the records with that tag; a trailing `*` makes it a prefix. The iteration ends when the log
-        closes, or after `timeout_s` seconds without a new one of them. Raise the errors of `read`. If the topic is
-        deleted meanwhile, raise `NoSuchTopic`. If the log is read-only, raise `ReadOnly`, because no record is ever
-        added there.
+        Returns:
+            An iterator, which waits for news.
+
+        Raises:
+            Evicted: Retention took records. Without `gaps` no loss is silent: to continue, follow from `gap_to + 1` on.
+            Truncated: A truncation took a record that you have.
+            NoSuchTopic: There is no topic, or it was deleted meanwhile.
+            ReadOnly: The log is open for reading only, so that no record is ever added there.
+            SeglogError: As `read` does.
         """
         follower = self.inner.follower(start, gaps=gaps, epoch=options.get("epoch"))
         items = follow.follow_records(follower, options.get("timeout_s"), options.get("tag"))
@@ -350,9 +490,24 @@ class Topic:
 
     @checked
     def seq_at(self, ts_ms: int) -> int:
-        """Return the first seq whose time is `ts_ms` or later, from `earliest_seq` on; `head_seq + 1` if there is none.
+        """Return the first seq whose time is `ts_ms` or later.
 
-        The call asks the cold tier if that seq may lie below `hot_floor`. Raise `NoSuchTopic`, `ColdTierRequired`.
+            >>> orders.append([b"book"], times_ms=[1000])
+            range(1, 2)
+            >>> orders.append([b"lamp"], times_ms=[2000])
+            range(2, 3)
+            >>> orders.seq_at(1500)
+            2
+
+        Args:
+            ts_ms: A time in ms since the epoch. The call asks the cold tier if that seq may lie below `hot_floor`.
+
+        Returns:
+            The seq, from `earliest_seq` on; `head_seq + 1` if there is none.
+
+        Raises:
+            NoSuchTopic: The topic has no first append yet.
+            ColdTierRequired: The answer is in the remote only, and no archive is attached.
         """
         state = self._engine.state(self.name)
         seq = first_at(self._engine, state, ts_ms)
@@ -360,38 +515,68 @@ class Topic:
 
     @checked
     def delete(self, **conditions: Unpack[DeleteArguments]) -> Removed:
-        """Delete the current records that meet each given condition. Durable on return.
+        """Delete the current records that meet each given condition. Durable on return; `undo` takes it back.
 
-            orders.delete(start=4711, end=9200)             cut out a range; both ends are deleted
-            orders.delete(start=4711, tag="web1")           from there on, one tag
-            orders.delete(seqs=[17, 4711])                  single records: all of them, or none after a crash
+            >>> orders.append([b"book", b"lamp", b"desk"], tag="eu")
+            range(1, 4)
+            >>> removed = orders.delete(start=2, tag="eu")  # from seq 2 on, one tag
+            >>> [record.seq for record in orders.read()]
+            [1]
 
-        `tag` is exact, or a prefix with a trailing `*`. `before` is exclusive. `seqs` may be in any order, and make a
-        million ranges at most. With `epoch`, the seqs are those of that epoch. `since_ms` and `until_ms` are inclusive
-        times, and `grep` is a regular expression that the value has: the log looks these records up first. If all
-        records of the topic are ephemeral, nothing is written. The deleted records are not counted.
+        If all records of the topic are ephemeral, nothing is written. The deleted records are not counted.
 
-        Raise `NoSuchTopic`. Raise `InvalidSetting` without any condition. Raise `InvalidArgument` if `end` is below
-        `start`, if `grep` is no regular expression, or if there are too many seqs. Raise `ConcurrentModification` if a
-        truncation has ended the epoch.
+        Args:
+            start: The first seq.
+            end: The last seq, inclusive.
+            before: The seq behind the last one.
+            seqs: Single seqs in any order, of a million ranges at most: all of them are deleted, or none after a crash.
+            epoch: The epoch in which you saw the seqs.
+            tag: The exact tag, or a prefix with a trailing `*`.
+            since_ms: The first time, in ms since the epoch.
+            until_ms: The last time, itself included.
+            grep: A regular expression that the value has. The log looks up times and values first.
+
+        Returns:
+            The `number` of the delete, for `undo`.
+
+        Raises:
+            NoSuchTopic: The topic has no first append yet.
+            InvalidSetting: No condition was given.
+            InvalidArgument: `end` is below `start`, `grep` is no regular expression, or there are too many seqs.
+            ConcurrentModification: A truncation has ended the epoch. Look the records up again.
         """
         where = where_of(conditions, self.epoch, self.seq_at, lambda first, last: self.read(first, last, gaps=True))
         return Removed(None, None, number=self.inner.delete(where).op or None)
 
     @checked
     def undo(self, delete: int | None = None, *, partial: bool = False, preview: bool = False) -> Undeleted:
-        """Take back a delete that the log has made; without a number, the newest one that is not undone.
+        """Take back a delete that the log has made, so that its records have their seqs and times again.
 
-            orders.undo(orders.delete(tag="eu").number)
+            >>> orders.append([b"book", b"lamp"], tag="eu")
+            range(1, 3)
+            >>> removed = orders.delete(tag="eu")
+            >>> orders.undo(removed.number).back
+            SeqSet(1-2)
+            >>> [record.value for record in orders.read()]
+            [b'book', b'lamp']
 
-        The records have their seqs and times again. One that another delete took as well stays deleted until that one
-        is undone, too. With `preview`, nothing changes. The log knows the last 16 deletes of a topic, while their
-        segments are there: a reclaim takes the bytes of deleted records, and a checkpoint drops segments in front that
-        have no live one.
+        A record that another delete took as well stays deleted until that one is undone, too. The log knows the last 16
+        deletes of a topic, while their segments are there: a reclaim takes the bytes of deleted records, and a
+        checkpoint drops segments in front that have no live one.
 
-        Raise `NoSuchTopic` and `UpgradeNeeded`. Raise `DeleteNotUndone` if some of the records are gone, unless
-        `partial` is given and others come back. Raise it for an eviction, and for a topic with `keep_history`, whose
-        archive undoes deletes.
+        Args:
+            delete: The number of the delete; None is the newest one that is not undone.
+            partial: Take back what is still there if some of the records are gone.
+            preview: Change nothing, and say what the undo would do.
+
+        Returns:
+            The seqs that are back, those that are gone, and those that stay deleted by others.
+
+        Raises:
+            NoSuchTopic: The topic has no first append yet.
+            DeleteNotUndone: Some of the records are gone, and `partial` is not given or none comes back. Also for an
+                eviction, and for a topic with `keep_history`, whose archive undoes deletes.
+            UpgradeNeeded: The directory has a form that knows no undo.
         """
         from seglog.writing.undo import preview_undo, undo_delete  # imported late, because most programs need none
 
@@ -403,7 +588,20 @@ class Topic:
     def evict(self, before: int) -> Removed:
         """Evict the records below `before`, as retention does. Readers get a `Gap` or `Evicted` in their place.
 
-        In all else this works as `delete`: `delete_ops` lists it. Raise `NoSuchTopic`.
+            >>> orders.append([b"book", b"lamp"])
+            range(1, 3)
+            >>> removed = orders.evict(2)
+            >>> list(orders.read(1, gaps=True))[0]
+            Gap(gap_from=1, gap_to=1)
+
+        Args:
+            before: The first seq that stays.
+
+        Returns:
+            The `number` of the eviction. In all else this works as `delete`.
+
+        Raises:
+            NoSuchTopic: The topic has no first append yet.
         """
         return Removed(None, None, number=self.inner.delete(DeleteWhere(before), evicts=True).op or None)
 
@@ -414,20 +612,41 @@ class Topic:
 
     @checked
     def truncate(self, seq: int) -> None:
-        """Remove the records from `seq` on, durably on return. Later appends use their seqs again, in a higher `epoch`.
+        """Remove the records from `seq` on, durably. Later appends use their seqs again, in a higher `epoch`.
+
+            >>> orders.append([b"book", b"lamp"])
+            range(1, 3)
+            >>> orders.truncate(2)
+            >>> orders.append([b"desk"])
+            range(2, 3)
 
         A delete that was made above `seq` now ends below it. A reader that is above `seq` ends with `Truncated`. At
-        `head_seq + 1` there is nothing to do. With `keep_history`, `seq` may be below the records on this disk. Raise
-        `NoSuchTopic`. Raise `SeqOutOfRange` above `head_seq + 1`, and `NotTruncatable` below records that were evicted
-        or left this disk.
+        `head_seq + 1` there is nothing to do.
+
+        Args:
+            seq: The first seq that goes. With `keep_history`, it may be below the records on this disk.
+
+        Raises:
+            NoSuchTopic: The topic has no first append yet.
+            SeqOutOfRange: `seq` is above `head_seq + 1`.
+            NotTruncatable: `seq` is below records that were evicted or left this disk.
         """
         write.truncate(self._engine, self.name, seq, None)
 
     def enforce_retention(self) -> Retention:
         """Seal segments that are old enough, and evict records past the topic's ttl or a cap, by the log's clock.
 
-        With `keep_history` nothing is evicted. The result names the last record that waits for the archive. Raise
-        `NoSuchTopic`.
+            >>> orders.append([b"book"])
+            range(1, 2)
+            >>> orders.enforce_retention().topic
+            'orders'
+
+        Returns:
+            What was evicted. With `keep_history` nothing is, and the result names the last record that waits for the
+            archive.
+
+        Raises:
+            NoSuchTopic: The topic has no first append yet.
         """
         done = eviction.enforce(self._engine, [self._engine.state(self.name)])
         return done[0] if done else plan.Retention(self.name)

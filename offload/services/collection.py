@@ -82,9 +82,19 @@ class CollectionService(Owned):
         retain_s: int | None = None,
         watch: Callable[[str, int, int | None, str], None] = unwatched,
     ) -> Explanation:
-        """Explain why GC keeps an object, or that it would go. `key` may begin with the URL of the remote.
+        """Explain why GC keeps an object, or that it would go.
 
-        Raises `InvalidKey`, `NoSuchObject`, and what the store raises.
+            archive.collection.explain("s3://bucket/acme/v1/…")
+
+        Args:
+            key: The key of the object, which may begin with the URL of the remote.
+            retain_s: A window in seconds, in place of every topic's own.
+            watch: Gets the progress, as in `archive.upkeep.collect`.
+
+        Raises:
+            InvalidKey: The text is no key of the remote.
+            NoSuchObject: There is no such object.
+            StoreUnreachable, AccessDenied: Ask again.
         """
         relative = key.removeprefix(f"{self._context.store.url}/")
         return collector_of(self._context, retain_s=retain_s, watch=watch).explain(keys.check_key(relative))

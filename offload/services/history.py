@@ -44,8 +44,13 @@ class HistoryService(Owned):
 
     @checked
     def snapshot(self, name: str, at: str | None = None) -> Snapshot:
-        """Return the remote state of a topic or branch: the newest, or the state at the target `at`. Raises as `point`
-        does.
+        """Return the state of a topic or branch in the remote: the newest, or the one at a target.
+
+            >>> archive.history.snapshot("orders", at="seq:2").bounds.head_seq
+            2
+
+        Raises:
+            SeglogError: As `point` does.
         """
         if at is None:
             return self._states.newest(name)
@@ -53,15 +58,32 @@ class HistoryService(Owned):
 
     @checked
     def commits(self, name: str) -> History:
-        """Return the commits of the topic or branch, through its fork points, as far as GC keeps them."""
+        """Return the commits of the topic or branch, through its fork points, as far as GC keeps them.
+
+        >>> removed = archive.delete("orders", tag="eu")
+        >>> [(past.commit.lsn, past.commit.kind.name) for past in archive.history.commits("orders")]
+        [(2, 'DELETE'), (1, 'OFFLOAD')]
+        """
         return self._states.history(name)
 
     @checked
     def point(self, name: str, target: str) -> ForkPoint:
-        """Return the exact point that `target` names: `seq:N`, `lsn:N`, `head`, `head~N`, `tag:NAME` or a time.
+        """Return the exact point of the history that a target names.
 
-        The call seals and offloads nothing. Raises `NotOffloaded` if the remote has no such point yet, `InvalidTarget`,
-        `OutOfWindow`, `NoSuchTag`.
+            >>> archive.history.point("orders", "seq:2").seq
+            2
+
+        The call seals and offloads nothing.
+
+        Args:
+            name: The topic, or TOPIC@BRANCH.
+            target: `seq:N`, `lsn:N`, `head`, `head~N`, `tag:NAME` or a time such as `20 minutes ago`.
+
+        Raises:
+            NotOffloaded: The remote has no such point yet.
+            InvalidTarget: The text names no point.
+            OutOfWindow: GC keeps that point no longer.
+            NoSuchTag: There is no such tag.
         """
         pending, point = self._states.look_up(name, self._states.parse(target))
         if pending is not None and pending.has(point):
@@ -91,7 +113,14 @@ class HistoryService(Owned):
     def diff(self, left: str, right: str, *, left_at: str | None = None, right_at: str | None = None) -> Difference:
         """Return the differences between two states, as far as the remote has them: the newest, or at a target each.
 
-        Reads commits, and heads of index objects. Raises as `point` does.
+            >>> found = archive.history.diff("orders", "orders", left_at="seq:1")
+            >>> [(is_left, record.value) for is_left, record in archive.history.differing_records(found)]
+            [(False, b'lamp'), (False, b'desk')]
+
+        It reads commits, and heads of index objects.
+
+        Raises:
+            SeglogError: As `point` does.
         """
         return retry_if_collected(
             lambda: self._states_of((left, left_at), (right, right_at)),
@@ -158,7 +187,18 @@ class HistoryService(Owned):
 
     @checked
     def pin(self, point: ForkPoint, ttl_s: int) -> HeldPin:
-        """Let GC keep the state at a point for that time. Raises `OutOfWindow` if it is not kept now."""
+        """Let GC keep the state at a point for some time, for example while a long job reads it.
+
+            >>> point = archive.history.point("orders", "head")
+            >>> held = archive.history.pin(point, ttl_s=600)
+
+        Args:
+            point: What `point` returned.
+            ttl_s: So many seconds. `archive.pins.refresh` gives more.
+
+        Raises:
+            OutOfWindow: GC does not keep the state now.
+        """
         now_ms = self._clock.now_ms()
         return Pins(self._volumes).hold(point, self._writer_id, ttl_ms=ttl_s * 1000, now_ms=now_ms)
 
@@ -168,7 +208,12 @@ class HistoryService(Owned):
         return window_ms_here(self._context, name, lambda: self._states.newest(name).config)
 
     def operations(self) -> Iterator[NumberedEntry]:
-        """Return the operations log, newest first: each entry says which writer changed which name."""
+        """Return the operations log, newest first: each entry says which writer changed which name.
+
+        >>> restored = archive.restore("orders", to="seq:2", name="half")
+        >>> [entry.number for entry in archive.history.operations()]
+        [2, 1]
+        """
         return Oplog(self._store).entries()
 
     def last_operation(self) -> NumberedEntry:
@@ -193,7 +238,15 @@ class HistoryService(Owned):
 
     @checked
     def preview_undo(self, name: str, lsn: int, vid: Vid | None = None) -> Undone:
-        """Return the records that `undo_removal` would bring back. Raises as `undo_removal` does."""
+        """Return the records that `undo_removal` would bring back, and change nothing.
+
+            >>> removed = archive.delete("orders", tag="eu")
+            >>> archive.history.preview_undo("orders", removed.lsn).records
+            2
+
+        Raises:
+            SeglogError: As `undo_removal` does.
+        """
         from offload.services.undoing import Undoing
 
         return Undoing(self._parts).preview(name, lsn, vid)
@@ -204,16 +257,30 @@ class HistoryService(Owned):
     ) -> Undone:
         """Undo the delete, eviction or truncation with that LSN, by a new commit (offload.services.undoing).
 
-        On a branch, the LSN may be that of an inherited commit, and later of the branch's own. `vid` says of which
-        volume, as `undone` of a preview does. Give it to repeat the call.
+            >>> removed = archive.delete("orders", tag="eu")
+            >>> archive.history.undo_removal("orders", removed.lsn).records
+            2
+            >>> len(list(archive.read("orders")))
+            3
 
         The records have their seqs and times again. All else stays as it is. The call first offloads what this
         directory has of the topic. The writer stays the writer, and its log shows the records again. It drops its hot
         copies only for a truncation, or if the bytes of a record are gone here. An undo in another directory fences it.
+        After an error, repeat the call, with the `vid` that `undone` of the preview named.
 
-        Raises `NotTakenBack`, `OutOfWindow` if GC does not keep the state before the commit, `NoSuchTopic`,
-        `NoSuchBranch`, and what the store raises. If some of the records are gone, raises `RecordsGone` unless
-        `partial`. After an error, the caller repeats the call.
+        Args:
+            name: The topic, or TOPIC@BRANCH.
+            lsn: The commit. On a branch, it may be an inherited one, and later one of the branch's own.
+            vid: The volume of the commit.
+            partial: Bring back what is still there if some of the records are gone.
+            message: What the new commit says.
+
+        Raises:
+            NotTakenBack: The commit took nothing that an undo can bring back.
+            RecordsGone: Some of the records are gone, and `partial` was not given.
+            OutOfWindow: GC does not keep the state before the commit.
+            NoSuchTopic, NoSuchBranch: There is none here and in the remote.
+            SeglogError: As `Archive.offload` does.
         """
         from offload.services.undoing import Undoing
 
@@ -231,14 +298,22 @@ class HistoryService(Owned):
         """Undo a delete or an eviction of this directory that no commit has yet; without a number, the newest one.
 
             removed = archive.delete("orders", tag="eu")
-            if removed.lsn is None:
+            if removed.lsn is None:  # for example because the bucket was down
                 archive.history.undo_delete("orders", removed.number)
 
         The call offloads the topic, so that each delete that waits is a commit, and undoes that commit
-        (`undo_removal`). So the remote has both.
+        (`undo_removal`). So the remote has both. After an error, repeat the call, or undo the commit, once the delete
+        has it.
 
-        Raises `DeleteNotUndone` if no such delete waits for its commit, or it took nothing. Raises what `undo_removal`
-        raises. After an error, the caller repeats the call, or undoes the commit, once the delete has it.
+        Args:
+            name: The topic.
+            number: The `number` of the delete.
+            partial: As in `undo_removal`.
+            message: What the new commit says.
+
+        Raises:
+            DeleteNotUndone: No such delete waits for its commit, or it took nothing.
+            SeglogError: As `undo_removal` does.
         """
         from offload.services.waiting_deletes import WaitingDeletes
 
@@ -248,11 +323,21 @@ class HistoryService(Owned):
     def undo(self, number: int | None = None) -> NumberedEntry:
         """Undo the change of a name with that number; without a number, the newest.
 
+            >>> restored = archive.restore("orders", to="seq:2", name="half")
+            >>> entry = archive.history.undo()
+            >>> [branch.branch for branch in archive.branches.list("orders")]
+            ['main']
+
         If it made a branch main, the writers of that branch are fenced (offload.services.promotion). Records that it
         got since stay on it, under its former name.
 
-        Raises `NotUndone`, also if records would have no name any more, and `OpenBranch` if a branch that is open here
-        would get another name (offload.services.previews). Raises `NoSuchOperation`.
+        Args:
+            number: The number of the operation, as `operations` has it.
+
+        Raises:
+            NoSuchOperation: There is none of that number.
+            NotUndone: Other changes came after it, or records would have no name any more.
+            OpenBranch: A branch that is open here would get another name (offload.services.previews).
         """
         from offload.services.previews import SoleNames
 

@@ -40,10 +40,18 @@ class BranchService(Owned):
 
     @checked
     def list(self, topic: str, *, deleted: bool = False) -> list[Branch]:
-        """Return every branch of a topic in the remote, by name. With `deleted`, include the branches that can be
-        undeleted.
+        """Return every branch of a topic in the remote, by name.
 
-        Raises `NoSuchTopic`.
+            >>> restored = archive.restore("orders", to="seq:2", name="half")
+            >>> [branch.branch for branch in archive.branches.list("orders")]
+            ['half', 'main']
+
+        Args:
+            topic: The topic.
+            deleted: Include the branches that can be undeleted.
+
+        Raises:
+            NoSuchTopic: The remote has no such topic.
         """
         return self._branches.branches(topic, deleted=deleted)
 
@@ -58,10 +66,22 @@ class BranchService(Owned):
 
     @checked
     def delete_branch(self, topic: str, branch: str, *, message: str = "") -> Branch:
-        """Delete the branch. `undelete_branch` restores it during the PITR window. The oplog keeps `message`.
+        """Delete the branch. `undelete_branch` restores it during the PITR window.
 
-        Raises `NoSuchBranch`, `OpenBranch` if this directory has the branch open for appends, and `UnnamableBranch` for
-        main.
+            >>> restored = archive.restore("orders", to="seq:2", name="half")
+            >>> deleted = archive.branches.delete_branch("orders", "half")
+            >>> archive.branches.undelete_branch("orders", "half").branch
+            'half'
+
+        Args:
+            topic: The topic.
+            branch: The branch.
+            message: What the oplog says.
+
+        Raises:
+            NoSuchBranch: There is none of that name.
+            OpenBranch: This directory has the branch open for appends.
+            UnnamableBranch: main is the topic itself.
         """
         self._check_not_open(topic, branch)
         return self._branches.delete(topic, branch, now_ms=self._clock.now_ms(), message=message)
@@ -70,16 +90,27 @@ class BranchService(Owned):
     def undelete_branch(self, topic: str, branch: str) -> Branch:
         """Restore a deleted branch.
 
-        Raises `NoSuchBranch`, `VolumeHasName` if the branch was renamed meanwhile, and `OutOfWindow` if GC collected
-        it.
+        Raises:
+            NoSuchBranch: There is no deleted branch of that name.
+            VolumeHasName: The branch was renamed meanwhile.
+            OutOfWindow: GC has collected it.
         """
         self._log.check_writable()
         return self._branches.undelete(topic, branch, now_ms=self._clock.now_ms())
 
     @checked
     def rename_branch(self, topic: str, branch: str, new: str) -> Branch:
-        """Rename the branch to `new`. Raises `NoSuchBranch`, `BranchExists`, `OpenBranch`, and `UnnamableBranch` for
-        main.
+        """Rename the branch to `new`.
+
+            >>> restored = archive.restore("orders", to="seq:2", name="half")
+            >>> archive.branches.rename_branch("orders", "half", "first-two").branch
+            'first-two'
+
+        Raises:
+            NoSuchBranch: There is none of that name.
+            BranchExists: There is a branch `new`.
+            OpenBranch: This directory has the branch open for appends.
+            UnnamableBranch: main is the topic itself.
         """
         self._check_not_open(topic, branch)
         return self._branches.rename(topic, branch, new, now_ms=self._clock.now_ms())
@@ -95,15 +126,30 @@ class BranchService(Owned):
         leave: bool = False,
         message: str = "",
     ) -> Promoted:
-        """Make the branch the topic's main (offload.services.promotion). The former main stays as the branch `keep`.
+        """Make the branch the topic's main (offload.services.promotion). The former main stays as a branch.
 
-        By default, `keep` is `before-promote-` and the time. The call first offloads what this directory has of both,
-        and then drops its hot copies. Writers of both in other directories are fenced.
+            >>> restored = archive.restore("orders", to="seq:3", name="clean")
+            >>> removed = archive.delete("orders", tag="eu")
+            >>> promoted = archive.branches.promote_branch("orders", "clean", keep="spoiled")
+            >>> len(list(archive.read("orders")))
+            3
 
-        Raises `RecordsAfterFork` if main has records that the branch lacks. With `carry`, the call appends them to the
-        branch first, with new seqs. With `leave`, they stay in the former main only. Raises
-        `NoSuchTopic`, `NoSuchBranch`, `BranchExists`, `KeyChanged` or `VolumeHasName` for a lost race, `Diverged`, and
-        what the store raises. After an error, the caller repeats the call.
+        The call first offloads what this directory has of both, and then drops its hot copies. Writers of both in other
+        directories are fenced. After an error, repeat the call.
+
+        Args:
+            topic: The topic.
+            branch: The branch that becomes main.
+            keep: The name that the former main gets; by default `before-promote-` and the time.
+            carry: Append the records that main got since the fork to the branch first, with new seqs.
+            leave: Leave them in the former main only.
+            message: What the oplog says.
+
+        Raises:
+            RecordsAfterFork: main has records that the branch lacks. Choose `carry` or `leave`.
+            NoSuchTopic, NoSuchBranch, BranchExists: Nothing was changed.
+            KeyChanged, VolumeHasName: Another promotion came first.
+            Diverged: Another directory writes one of them.
         """
         from offload.services.promotion import Promotion
 
@@ -144,10 +190,23 @@ class TagService(Owned):
 
     @checked
     def tag(self, topic: str, name: str, *, to: str = "head", message: str = "") -> Tag:
-        """Name a point of the topic, so that GC keeps it. `topic` may also be a branch, as TOPIC@BRANCH.
+        """Name a state of the topic, so that GC keeps it until the tag is deleted.
 
-        If the remote lacks the point, the call seals and offloads the topic once. Raises `TagExists`, and what
-        `Archive.restore` raises.
+            >>> tag = archive.tags.tag("orders", "before-import")
+            >>> len(list(archive.read("orders", at="tag:before-import")))
+            3
+
+        If the remote lacks the state, the call seals and offloads the topic once.
+
+        Args:
+            topic: The topic, or a branch as TOPIC@BRANCH.
+            name: The name of the tag.
+            to: The state, as in `Archive.restore`.
+            message: What the tag says.
+
+        Raises:
+            TagExists: Choose another name, or delete that tag first.
+            SeglogError: As `Archive.restore` does.
         """
         self._log.check_writable()
         base, branch = split_name(topic)
@@ -161,7 +220,15 @@ class TagService(Owned):
 
     @checked
     def list(self, topic: str) -> list[NamedTag]:
-        """Return the tags of a topic, by name. Raises `NoSuchTopic`."""
+        """Return the tags of a topic, by name.
+
+            >>> tag = archive.tags.tag("orders", "before-import")
+            >>> [named.name for named in archive.tags.list("orders")]
+            ['before-import']
+
+        Raises:
+            NoSuchTopic: There is none here and in the remote.
+        """
         tags = self._tags.list(topic)
         if not tags and not self._log.has_topic(topic) and self._handles.find(topic) is None:
             with suppress(NoSuchBranch):  # a topic with branches and no main
@@ -170,7 +237,14 @@ class TagService(Owned):
 
     @checked
     def delete_tag(self, topic: str, name: str) -> Tag:
-        """Delete a tag of the topic. Raises `NoSuchTag`."""
+        """Delete a tag of the topic, so that GC no longer keeps its state for it.
+
+            >>> tag = archive.tags.tag("orders", "before-import")
+            >>> tag = archive.tags.delete_tag("orders", "before-import")
+
+        Raises:
+            NoSuchTag: There is none.
+        """
         self._log.check_writable()
         return self._tags.delete(topic, name, now_ms=self._clock.now_ms())
 
@@ -196,7 +270,15 @@ class PinService(Owned):
 
     @checked
     def list(self, topic: str | None = None) -> Iterator[TopicPin]:
-        """Yield the pins by name, expired ones included. With `topic`, yield only those on the topic's volumes."""
+        """Yield the pins by name, expired ones included.
+
+            >>> pin = archive.history.pin(archive.history.point("orders", "head"), ttl_s=600)
+            >>> [pin.topic for pin in archive.pins.list()]
+            ['orders']
+
+        Args:
+            topic: Only the pins on the volumes of this topic.
+        """
         name = None if topic is None else split_name(topic)[0]
         for pin in self._pins.list():
             topic_pin = self._shown(pin)
@@ -207,7 +289,13 @@ class PinService(Owned):
     def refresh(self, name: str, ttl_s: int) -> TopicPin:
         """Let the pin hold for that time from now on, or longer if it does already.
 
-        Raises `NoSuchPin`, and `PinLost` if the pin has expired: its state may be gone.
+        Args:
+            name: The name of the pin.
+            ttl_s: So many seconds.
+
+        Raises:
+            NoSuchPin: There is none.
+            PinLost: The pin has expired, and its state may be gone.
         """
         self._log.check_writable()
         pin, now_ms = self._pins.find(name), self._clock.now_ms()
@@ -216,7 +304,11 @@ class PinService(Owned):
 
     @checked
     def release(self, name: str) -> TopicPin:
-        """End the pin now. GC no longer keeps its state for it. Raises `NoSuchPin`."""
+        """End the pin now. GC no longer keeps its state for it.
+
+        Raises:
+            NoSuchPin: There is none.
+        """
         self._log.check_writable()
         pin = self._pins.find(name)
         self._pins.release(pin, now_ms=self._clock.now_ms())

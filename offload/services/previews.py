@@ -123,9 +123,22 @@ class PreviewService(Owned):
         end: int | None = None,
         seqs: SeqSet | Iterable[int] | None = None,
     ) -> Preview:
-        """Return the live records that meet each given condition, as `Archive.delete` takes them.
+        """Return the live records that meet each given condition, as `Archive.delete` would take them.
 
-        Raises `NoSuchTopic`, `NoSuchBranch`, and the errors of cold reads.
+            >>> archive.previews.removal("orders", tag="eu").going.records
+            2
+
+        Args:
+            name: The topic, or TOPIC@BRANCH.
+            start: The first seq.
+            before: The seq behind the last one.
+            tag: The exact tag, or a prefix with a trailing `*`.
+            end: The last seq, inclusive.
+            seqs: Single seqs, in any order.
+
+        Raises:
+            NoSuchTopic, NoSuchBranch: There is none here and in the remote.
+            SeglogError: As `Archive.read` does.
         """
         where = DeleteWhere(before, tag, start, end, seq_set(seqs))
         topic = self._log.topic(name) if self._log.has_topic(name) else None

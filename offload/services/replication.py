@@ -52,10 +52,20 @@ class ReplicationService(Owned):
 
     @checked
     def sync(self, name: str, *, on_bytes: Callable[[int], None] = lambda _: None) -> Synced:
-        """Bring this directory and the volume to the same state: follow the volume, or push the sealed records
-        (offload.replication.sync).
+        """Bring this directory and the remote to the same state: follow the volume, or push the sealed records.
 
-        Raises `Diverged` and `Fenced` if both have changed, and what the store raises.
+            >>> archive.replication.sync("orders").commits
+            0
+
+        A topic that another directory writes becomes a replica here (offload.replication.sync).
+
+        Args:
+            name: The topic, or TOPIC@BRANCH.
+            on_bytes: Called now and then with the number of frame bytes that a push has just read.
+
+        Raises:
+            Diverged, Fenced: Both have changed. `reset` keeps what is only here as a branch.
+            StoreUnreachable, AccessDenied: The state here stays as it was.
         """
         self._log.check_writable()
         with self._locks.of(name):
@@ -74,10 +84,18 @@ class ReplicationService(Owned):
     def reset(
         self, name: str, *, as_branch: str | None = None, discard: bool = False, message: str = ""
     ) -> ResetResult:
-        """Drop the local changes of the topic, and follow the volume again (offload.replication.reset).
+        """Drop the local changes of the topic, and follow the remote again (offload.replication.reset).
 
-        With `as_branch`, the local changes become a branch. Raises `LocalChangesLost` if there are local changes and
-        the caller passes neither `as_branch` nor `discard`. The oplog gets `message`, if there is one.
+            archive.replication.reset("orders", as_branch="only-here")
+
+        Args:
+            name: The topic, or TOPIC@BRANCH.
+            as_branch: Keep the local changes as a branch of this name.
+            discard: Drop them for good.
+            message: What the oplog says.
+
+        Raises:
+            LocalChangesLost: There are local changes, and neither `as_branch` nor `discard` was given.
         """
         self._log.check_writable()
         if as_branch is not None:
@@ -91,7 +109,11 @@ class ReplicationService(Owned):
     def take_over(self, name: str) -> Topic:
         """Become the writer of the topic, and fence its present writer (offload.replication.takeover).
 
-        Raises `Fenced` or `Diverged` if this log has the topic but another writer owns the volume.
+            archive.replication.take_over("orders").append([b"book"])
+
+        Raises:
+            Fenced, Diverged: This log has the topic, and another writer owns the volume: `reset` first.
+            NoSuchTopic, NoSuchBranch: The remote has none.
         """
         from offload.write.publisher import divergence
 

@@ -155,9 +155,13 @@ class StatusService(Owned):
 
     @checked
     def topic(self, name: str) -> TopicStatus:
-        """Return where the topic's records are. Reads the local disk only, except as HANDLE-6 says.
+        """Return where the records of a topic are. Reads the local disk only, except as HANDLE-6 says.
 
-        Raises `NoSuchTopic`.
+            >>> archive.status.topic("orders").offloaded_seq
+            3
+
+        Raises:
+            NoSuchTopic: This directory has none, and follows none.
         """
         handle = self._handles.find(name)
         if handle is not None:
@@ -275,7 +279,18 @@ class StatusService(Owned):
 
     @checked
     def lag(self, name: str) -> Lag:
-        """Return what the remote does not have yet of a topic of the log. Asks no warm store. Raises `NoSuchTopic`."""
+        """Return what the remote does not have yet of a topic of the log.
+
+            >>> log.topic("orders").append([b"sofa"])
+            range(4, 5)
+            >>> archive.status.lag("orders").lag_records
+            1
+
+        Asks no warm store.
+
+        Raises:
+            NoSuchTopic: The log has none.
+        """
         topic, offloaded = self._log.get_topic(name), self._handles.offloaded_seq(name)
         if topic.head_seq <= offloaded:
             return Lag(0, 0, None)

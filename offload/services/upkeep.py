@@ -134,11 +134,21 @@ class UpkeepService(Owned):
 
     @checked
     def compact(self, name: str, *, on_bytes: Callable[[int], None] = lambda _: None) -> tuple[Published, ...]:
-        """Merge runs of small remote segments, with a commit for each range. `merge_below_bytes` and `merge_count`
-        select the ranges.
+        """Merge runs of small segments in the remote, with a commit for each range. No past state changes.
 
-        No past state changes. The call passes to `on_bytes` the number of frame bytes that it has just read. Raises
-        `NoSuchTopic`, `Diverged`, and what the store raises. After an error, the caller repeats the call to resume.
+            >>> archive.upkeep.compact("orders")
+            ()
+
+        `merge_below_bytes` and `merge_count` select the ranges. After an error, repeat the call, which resumes.
+
+        Args:
+            name: The topic.
+            on_bytes: Called now and then with the number of frame bytes that the call has just read.
+
+        Raises:
+            NoSuchTopic: The log has no such topic.
+            Diverged: Another directory writes the topic now.
+            StoreUnreachable, AccessDenied: Nothing is lost.
         """
         return self._rewritten(name, lambda: self._parts.offloader.merge(name, on_bytes=on_bytes))
 
@@ -146,10 +156,21 @@ class UpkeepService(Owned):
     def erase(
         self, name: str, *, on_bytes: Callable[[int], None] = lambda _: None, message: str = ""
     ) -> tuple[Published, ...]:
-        """Rewrite each object of the topic that holds deleted records, with a commit for each object, which gets
-        `message`. Raises as `compact` does.
+        """Rewrite each object of the topic that holds deleted records, with a commit for each object.
+
+            >>> removed = archive.delete("orders", tag="eu")
+            >>> len(archive.upkeep.erase("orders"))
+            1
 
         GC deletes the old objects when the window has passed them. `erasures` tells when.
+
+        Args:
+            name: The topic.
+            on_bytes: Called now and then with the number of frame bytes that the call has just read.
+            message: What the commits say.
+
+        Raises:
+            SeglogError: As `compact` does.
         """
         return self._rewritten(name, lambda: self._parts.offloader.erase(name, on_bytes=on_bytes, message=message))
 
@@ -240,9 +261,23 @@ class UpkeepService(Owned):
     ) -> GcReport:
         """Run GC once over everything under the remote's prefix (`catalog.gc.collector`).
 
-        `retain_s` overrides every topic's own window. `grace_s` overrides the setting. The report lists damage. Raises
-        `ClocksDisagree` if the clocks of this machine and of the store differ, and what the store raises. After an
-        error, the next run continues. `watch` gets the progress: the phase, the part done, the total or None, the unit.
+            >>> archive.upkeep.collect(dry_run=True).deleted_bytes
+            0
+
+        After an error, the next run continues.
+
+        Args:
+            dry_run: Say what would go, and delete nothing.
+            retain_s: A window in seconds, in place of every topic's own.
+            grace_s: In place of the setting.
+            watch: Gets the progress: the phase, the part done, the total or None, the unit.
+
+        Returns:
+            What was deleted and what is kept. The report lists damage.
+
+        Raises:
+            ClocksDisagree: The clocks of this machine and of the store differ. Set them first.
+            StoreUnreachable, AccessDenied: The rest waits for the next run.
         """
         from offload.services.collection import collector_of
 

@@ -65,10 +65,22 @@ def connect(
     ca_file: str | os.PathLike[str] | None = None,
     retries: Retries = Retries(),  # noqa: B008 - a frozen value
 ) -> Client:
-    """Return a client of a daemon. It connects with the first request.
+    """Return a client of a daemon, for a program on any machine. It connects with the first request.
 
-    `url` is `https://host:7373`, `http://host:7373` or `unix:DIR`. `token` is the bearer token. `ca_file` has the
-    authorities that may sign the daemon's certificate, in place of the system's. Raise `InvalidArgument`.
+        with seglog.connect("https://log.example:7373", token="...") as client:
+            client.topic("orders").append([b"book", b"lamp"], key="order-17")
+
+    Args:
+        url: `https://host:7373`, `http://host:7373`, or `unix:DIR` for the daemon of a data directory of this machine.
+        token: The bearer token.
+        ca_file: The authorities that may sign the daemon's certificate, in place of the system's.
+        retries: How long, and how often, a request is tried again.
+
+    Returns:
+        The client, which is also a context manager that closes its connections.
+
+    Raises:
+        InvalidArgument: The URL or the token is none.
     """
     address = address_of(url)
     context = tls_context(address, None if ca_file is None else os.fspath(ca_file))
@@ -93,7 +105,13 @@ class Client:
 
     @checked
     def topic(self, name: str) -> RemoteTopic:
-        """Return a topic of the daemon, without a request. Raise `InvalidTopicName`."""
+        """Return a topic of the daemon, without a request.
+
+            orders = client.topic("orders")
+
+        Raises:
+            InvalidTopicName: The name is none.
+        """
         return RemoteTopic(self._driver, check_topic_name(name))
 
     @property
@@ -129,10 +147,26 @@ class RemoteTopic:
     def append(self, values: Sequence[bytes], **options: Unpack[AppendArguments]) -> range:
         """Append records, and return their seqs once they are as safe as the durability says.
 
-        Only an append with a `producer` or a `key` is repeated after a lost answer: the daemon knows it again. A key is
-        a text of the caller's choice, for one append in 24 hours. `if_head` is the seq that the topic has to end with.
-        Raise `AppendUnknown` if the records may be in or not, `HeadMoved`, `ProducerFenced`, `ProducerGap`,
-        `BatchForgotten`, `OtherIncarnation`, `DaemonGone`, and `DaemonError` if the daemon refuses the request.
+            client.topic("orders").append([b"book", b"lamp"], tag="eu", key="order-17")
+
+        An append with a `producer` or a `key` is repeated after a lost answer, because the daemon knows it again. Any
+        other append raises `AppendUnknown` then. The options are those of `seglog.Topic.append`, but for `times_ms`.
+
+        Args:
+            values: The records.
+            key: A text of the caller's choice, for one append in 24 hours.
+            producer: The same for a program that numbers its batches; `producer` of this object does that by itself.
+            if_head: The seq that the topic has to end with.
+
+        Returns:
+            The seqs of the records.
+
+        Raises:
+            AppendUnknown: The records may be in or not. Read the head, or repeat the append if it had a key.
+            DaemonGone: The daemon does not answer. Nothing was sent.
+            DaemonError: The daemon refuses the request, for example because of its token.
+            OtherIncarnation: The topic is another one than at the first append of this object.
+            HeadMoved, ProducerFenced, ProducerGap, BatchForgotten: As `seglog.Topic.append` does.
         """
         return (self._append(append_of(self.name, values, self._incarnation, options))).seqs
 
@@ -142,11 +176,24 @@ class RemoteTopic:
         return self._append(append_of(self.name, values, self._incarnation, options))
 
     def append_stream(self, chunks: Iterable[bytes], **options: Unpack[AppendArguments]) -> Appended:
-        """Append one record whose value comes in chunks. Return its seq, in a range of one, as `append_once` does.
+        """Append one record whose value comes in chunks. Neither side holds the whole value in memory.
 
-        Neither side holds the whole value in memory. The client does not send the chunks a second time: to repeat the
-        append under its `key` or `producer`, call this again with the same chunks. If `chunks` ends with an error,
-        nothing is appended, and the error passes through. Raise the errors of `append`, and `RecordTooLarge`.
+            with open("dump.bin", "rb") as file:
+                client.topic("dumps").append_stream(iter(lambda: file.read(1 << 20), b""), key="dump-17")
+
+        The client does not send the chunks a second time: to repeat the append under its `key` or `producer`, call this
+        again with the same chunks. If `chunks` ends with an error, nothing is appended, and the error passes through.
+
+        Args:
+            chunks: The parts of the value, in order.
+            options: Those of `append`.
+
+        Returns:
+            The seq, in a range of one, and whether the topic had the record already.
+
+        Raises:
+            RecordTooLarge: The value is longer than the daemon's `max_record_bytes`.
+            SeglogError: As `append` does.
         """
         check_in_order("chunks", chunks, "an iterable of byte strings")
         with errors_of_chunks():
@@ -166,10 +213,23 @@ class RemoteTopic:
         batching: Batching = Batching(),  # noqa: B008 - a frozen value
         durability: str | None = None,
     ) -> RemoteProducer:
-        """Return a producer that sends records in batches, so that each is there once. It sends nothing yet.
+        """Return a producer, which sends records in batches so that each is there once. It sends nothing yet.
 
-        The numbers of its batches begin with 0. So give each new producer of an id a higher `epoch` than the last one,
-        such as `time.time_ns()`. The log then refuses batches of the last one.
+            with client.topic("orders").producer("importer", epoch=time.time_ns()) as producer:
+                for line in lines:
+                    producer.send(line)
+
+        The numbers of its batches begin with 0, so each new producer of an id needs a higher `epoch` than the last one.
+        The log then refuses batches of the last one.
+
+        Args:
+            id: The name of the program that sends.
+            epoch: Higher than that of the last producer of this id.
+            batching: When a batch is full.
+            durability: How safe each batch is when it counts as acked; None is what the topic is configured with.
+
+        Raises:
+            InvalidArgument: The id does not fit a header.
         """
         header_text("id", id)
         driver = self._driver
@@ -208,9 +268,20 @@ class RemoteTopic:
     ) -> Iterator[Record] | Iterator[Record | Gap]:
         """Yield the records from seq `start` to `end`, both inclusive, that were there when the read began.
 
-        With `gaps`, yield a gap in the place of records that were evicted. Otherwise they raise `Evicted`. Raise
-        `ConcurrentModification` if the topic was truncated while a lost connection interrupted the read, and errors of
-        the daemon.
+            for record in client.topic("orders").read(tag="eu", limit=100):
+                print(record.seq, record.value)
+
+        A read resumes after a lost connection. The selection is that of `seglog.Topic.read`.
+
+        Args:
+            start: The first seq; None is the first live record.
+            end: The last seq, inclusive; None is the head.
+            gaps: Give a `Gap` in the place of records that were evicted, instead of raising `Evicted`.
+
+        Raises:
+            ConcurrentModification: The topic was truncated while a lost connection interrupted the read.
+            DaemonError: The daemon refuses the request.
+            SeglogError: As `seglog.Topic.read` does, at the first record.
         """
         items = self._driver.items(Reading(self.name, Asked(start, end, gaps=gaps, **selection)))
         return items if gaps else cast("Iterator[Record]", items)
@@ -244,15 +315,24 @@ class RemoteTopic:
     ) -> Iterator[Record] | Iterator[Record | Gap]:
         """Yield the records from seq `start` on, and then new ones as they come, without an end.
 
-        The follower resumes after a lost connection, also while the daemon restarts. If records that it yielded were
-        truncated, raise `Truncated`. Its `seq` and `epoch` are the next `start` and `epoch`: `epoch` says that the
-        caller has the records below `start` as they were in that epoch, and `Truncated` tells of a truncation since
-        then that took one of them (`seglog.Topic.follow`).
+            for record in client.topic("orders").follow(start=1):
+                print(record.seq, record.value)
 
-        Without `gaps`, records that retention took raise `Evicted`; to continue, follow from its `gap_to + 1` on. With
-        `gaps`, a `Gap` comes in their place, and the follower goes on. Raise `OtherIncarnation` if the topic was made
-        again or another directory answers, and errors of the daemon. The iteration ends after `timeout_s` seconds
-        without a new record, also if the connection is lost meanwhile.
+        The follower resumes after a lost connection, also while the daemon restarts. The options are those of
+        `seglog.Topic.follow`.
+
+        Args:
+            start: The first seq; None is the first live record.
+            gaps: Give a `Gap` in the place of records that retention took, and go on.
+            epoch: You have the records below `start` as they were in this epoch of the topic.
+            timeout_s: End after so many seconds without a new record, also if the connection is lost meanwhile.
+            tag: Only records with this tag; a trailing `*` makes it a prefix.
+
+        Raises:
+            Truncated: Records that you have were truncated. Its `seq` and `epoch` are the next `start` and `epoch`.
+            Evicted: Retention took records. To continue, follow from its `gap_to + 1` on.
+            OtherIncarnation: The topic was made again, or another directory answers.
+            DaemonError: The daemon refuses the request.
         """
         asked = Asked(start=start, tag=options.get("tag"), gaps=gaps)
         last_event = place_of(start, options.get("epoch"))
@@ -268,11 +348,17 @@ class RemoteTopic:
 
     @checked
     def delete(self, **conditions: Unpack[DeleteArguments]) -> Removed:
-        """Delete the current records that meet each condition, as `Topic.delete` does. Durable on return.
+        """Delete the current records that meet each condition, as `seglog.Topic.delete` does. Durable on return.
+
+            client.topic("orders").delete(tag="eu", before=4711)
 
         If the daemon does not take a `grep`, because RE2 is missing there or refuses it, the client reads the records
         and looks itself. The client does not repeat a delete after a lost answer, because new records may have come.
-        Raise `DaemonGone` then.
+
+        Raises:
+            DaemonGone: The delete may be done or not. Look, and repeat it with an `end`.
+            DaemonError: The daemon refuses the request.
+            SeglogError: As `seglog.Topic.delete` does.
         """
         return self._driver.delete(self.name, conditions)
 
@@ -287,8 +373,12 @@ class RemoteTopic:
 
     @checked
     def truncate(self, seq: int) -> None:
-        """Remove all records from `seq` on.
+        """Remove all records from `seq` on. Later appends use their seqs again.
 
-        The client does not repeat it after a lost answer, because new records may have come. Raise `DaemonGone` then.
+        The client does not repeat it after a lost answer, because new records may have come.
+
+        Raises:
+            DaemonGone: The truncation may be done or not. Look first.
+            DaemonError: The daemon refuses the request.
         """
         self._driver.ask(truncate_request(self.name, seq))
