@@ -32,7 +32,7 @@ An error that one room raises stands in that room, for example `LoadConflict` in
     ├── Missing              the caller named what does not exist          exit 3
     │   └── NoSuchFile
     ├── Unavailable          nothing was changed; try again                exit 1
-    │   ├── Busy                 the daemon has as many requests as it takes
+    │   ├── Busy                 too many requests in progress: retry after `retry_after_s`
     │   └── Stopping             the daemon is being stopped
     └── Misuse               fix the call                                  exit 2
         ├── BodyBroken           the body of a request broke off

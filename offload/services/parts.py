@@ -1,6 +1,7 @@
-"""The parts of one archive. Each is imported and made when it is first used.
+"""The parts of one archive.
 
-So a command that only looks imports no encoder, no upload and no merge. It takes half of the CPU.
+Each is imported and made at its first use, so that a command that only looks skips the encoder, the upload and the
+merge: half of its CPU time.
 """
 
 from __future__ import annotations

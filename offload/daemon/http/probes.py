@@ -19,16 +19,19 @@ from offload.rights import Role, rights_of
 HEALTH = api.Operation(
     "GET", "/healthz", "health", None, "probes", "Whether acked records are safe and the log is readable.",
     {
-        200: ("They are.", api.json_answer("health", {"status": "ok"})),
-        503: ("They are not.", api.json_answer("health", {"status": "poisoned"})),
+        200: ("Healthy.", api.json_answer("health", {"status": "ok"})),
+        503: ("A write failed: restart the daemon.", api.json_answer("health", {"status": "poisoned"})),
     },
     schemas={"health": api.object_of(status={"enum": ["ok", "poisoned"]})},
 )  # fmt: skip
 READY = api.Operation(
     "GET", "/readyz", "ready", Role.METRICS, "probes", "Whether the daemon takes appends.",
     {
-        200: ("It does.", api.json_answer("ready", {"ready": True, "disk": "fine", "stopping": False})),
-        503: ("It does not.", api.json_answer("ready", {"ready": False, "disk": "full", "stopping": False})),
+        200: ("Ready.", api.json_answer("ready", {"ready": True, "disk": "fine", "stopping": False})),
+        503: (
+            "Not now: the disk is full, a write failed, or the daemon is stopping.",
+            api.json_answer("ready", {"ready": False, "disk": "full", "stopping": False}),
+        ),
     },
     schemas={"ready": api.object_of(ready=bool, disk={"enum": ["fine", "alarm", "full"]}, stopping=bool)},
 )  # fmt: skip

@@ -105,12 +105,12 @@ STREAM_OPERATIONS: Final[tuple[api.Operation, ...]] = (
     ),
     api.Operation(
         "HEAD", _PATH, "headStream", Role.READ, "streams", "The configuration of a stream, and its tail.",
-        {200: ("They are in the headers.", {})}, errors=(404, 410), parameters=(_STREAM,),
+        {200: ("The headers describe the stream.", {})}, errors=(404, 410), parameters=(_STREAM,),
         headers={**_NEXT, **_EXPIRY, "content-type": "The type of the stream."},
     ),
     api.Operation(
         "DELETE", _PATH, "deleteStream", Role.ADMIN, "streams", "Delete a stream. Records that forks need stay.",
-        {204: ("It is deleted.", {})}, errors=(404, 410), parameters=(_STREAM,),
+        {204: ("The stream is deleted.", {})}, errors=(404, 410), parameters=(_STREAM,),
     ),
 )  # fmt: skip
 """The operations, in the order of the document."""
