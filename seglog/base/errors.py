@@ -80,6 +80,10 @@ class SeglogError(Exception):
         error.__dict__.update(fields)
         return error
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        # Not by the arguments, as exceptions do: the texts are made, so that a process pool gets them as they are.
+        return type(self).told, (str(self), self.hint, {}), vars(self)
+
     def fields(self) -> dict[str, Any]:
         """Return the fields of the error for `told`. What JSON lacks becomes a text, and a long text is cut."""
         own = {name: value for name, value in vars(self).items() if not name.startswith("_") and name != "hint"}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import pickle
 import pkgutil
 import subprocess
 import sys
@@ -91,6 +92,16 @@ def test_an_error_arrives_as_its_class_or_as_its_nearest_base(kind: type[SeglogE
             assert type(error) is not SeglogError or kind.__mro__[1] in {SeglogError, offload.OffloadError}
 
 
+@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: f"{kind.__module__}.{kind.__name__}")
+def test_an_error_leaves_a_process_as_it_is(kind: type[SeglogError]) -> None:
+    error = kind.told("it failed", "mend it", _FIELDS)
+    error.add_note("in the third batch")
+    there = pickle.loads(pickle.dumps(error))  # noqa: S301 - our own bytes
+    assert type(there) is kind
+    assert str(there) == "it failed"
+    assert vars(there) == vars(error)
+
+
 def test_the_fields_of_an_error_of_the_archive_have_their_types_again() -> None:
     for error in (
         RecordsGone("t", 4, 2, ((1, 2), (7, 7))),
@@ -102,6 +113,7 @@ def test_the_fields_of_an_error_of_the_archive_have_their_types_again() -> None:
         for there in _arrived(error):
             assert type(there) is type(error)
             assert {**vars(there), "hint": error.hint} == {**vars(error), "hint": error.hint}
+        assert vars(pickle.loads(pickle.dumps(error))) == vars(error)  # noqa: S301 - our own bytes
 
 
 @pytest.mark.parametrize(
