@@ -82,8 +82,7 @@ from catalog.format.small_objects import (
 )
 from catalog.history import BranchSpan, History, KeptCommits
 from catalog.local import LocalCatalog
-from catalog.objects.base import ObjectStore, at_once, first_valid_key
-from catalog.objects.patience import carried
+from catalog.objects.base import AT_ONCE, ObjectStore, each_of, first_valid_key
 from catalog.objects.settled_writes import put_once
 from catalog.objects.wrapped import OfflineStore
 from catalog.snapshot import Snapshot, cut, empty, fold, fork, from_checkpoint
@@ -93,7 +92,6 @@ from seglog.base.progress import count
 
 __all__ = ["DEAD", "Volumes"]
 
-_MOST_GETS = 16
 _FAR = 64  # commits: from this distance on, a checkpoint may be nearer than the known state
 _LSNS = 2**63  # the first LSN that a local catalog cannot hold
 _log = logger(__name__)
@@ -191,7 +189,7 @@ class Volumes:
                 self.cache.put_commits(vid, fetched)
             if len(fetched) < width:
                 break
-            width = min(width * 2, _MOST_GETS)
+            width = min(width * 2, AT_ONCE)
         _check_chain(commits)
         return tuple(commits)
 
@@ -502,14 +500,7 @@ class Volumes:
         return commits
 
     def _fetch(self, vid: Vid, lsns: Sequence[int]) -> Iterator[bytes | None]:
-        threads = min(at_once(self.store), len(lsns))
-        if threads < 2:
-            yield from _counted(self._get_commit(vid, lsn) for lsn in lsns)
-            return
-        from concurrent.futures import ThreadPoolExecutor
-
-        with ThreadPoolExecutor(threads, "catalog-get") as pool:
-            yield from _counted(pool.map(carried(functools.partial(self._get_commit, vid)), lsns))
+        return _counted(each_of(self.store, lsns, functools.partial(self._get_commit, vid)))
 
     def _get_commit(self, vid: Vid, lsn: int) -> bytes | None:
         try:

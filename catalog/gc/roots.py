@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import field
 
 from catalog.errors import Corrupt, NoSuchObject
@@ -29,8 +28,7 @@ from catalog.format.keys import (
 )
 from catalog.format.small_objects import decode_pin, decode_ref, decode_tag
 from catalog.gc.policy import HeldBy, Holder
-from catalog.objects.base import ObjectStore, at_once
-from catalog.objects.patience import carried
+from catalog.objects.base import ObjectStore, each_of
 from seglog.base.values import dataclass
 
 Point = tuple[Vid, int]
@@ -144,14 +142,5 @@ def _bodies(store: ObjectStore, keys: Iterable[str]) -> Iterator[tuple[str, byte
             return None
 
     listed = list(keys)
-    threads = min(at_once(store), len(listed))
-    if threads < 2:
-        bodies: Iterable[bytes | None] = map(body_of, listed)
-        yield from _there(listed, bodies)
-        return
-    with ThreadPoolExecutor(threads, "roots-get") as pool:
-        yield from _there(listed, pool.map(carried(body_of), listed))
-
-
-def _there(keys: Iterable[str], bodies: Iterable[bytes | None]) -> Iterator[tuple[str, bytes]]:
-    return ((key, body) for key, body in zip(keys, bodies, strict=True) if body is not None)
+    bodies = each_of(store, listed, body_of)
+    return ((key, body) for key, body in zip(listed, bodies, strict=True) if body is not None)

@@ -28,8 +28,11 @@ from typing import Protocol, TypeVar, runtime_checkable
 from catalog.errors import NoSuchObject
 from catalog.format.checksum import Checksum, SizedChecksum, joined
 from catalog.format.keys import Key
+from catalog.objects.patience import carried
 from seglog.base.values import dataclass
 
+AT_ONCE = 16
+K = TypeVar("K")
 T = TypeVar("T")
 
 
@@ -217,9 +220,19 @@ def sizes_of(store: ObjectStore, prefix: str) -> Iterator[tuple[str, int]]:
             continue
 
 
-def at_once(store: ObjectStore) -> int:
-    """Return how many small reads go to the store at once. In a directory, a read costs less than a thread."""
-    return 1 if store.url.startswith("file:") else 16
+def each_of(store: ObjectStore, items: Sequence[K], ask: Callable[[K], T]) -> Iterator[T]:
+    """Yield what `ask` returns for each item, in order. Up to `AT_ONCE` small reads go to the store at once.
+
+    In a directory, a read costs less than a thread, so that one goes after another.
+    """
+    threads = 1 if store.url.startswith("file:") else min(AT_ONCE, len(items))
+    if threads < 2:
+        yield from map(ask, items)
+        return
+    from concurrent.futures import ThreadPoolExecutor  # imported late, because a look at a directory needs none
+
+    with ThreadPoolExecutor(threads, "catalog-get") as pool:
+        yield from pool.map(carried(ask), items)
 
 
 def first_valid_key(store: ObjectStore, prefix: str, parse: Callable[[str], T | None]) -> T | None:

@@ -69,8 +69,7 @@ from catalog.format.control import DEAD, MAIN, Control, NameChange, Ref
 from catalog.format.ids import Vid
 from catalog.format.keys import Key, branch_of, named_by, ref_key, refs_prefix, topic_of
 from catalog.format.small_objects import decode_ref, encode_ref
-from catalog.objects.base import at_once, first_valid_key
-from catalog.objects.patience import carried
+from catalog.objects.base import each_of, first_valid_key
 from catalog.objects.store_time import latest_ms
 from catalog.refs.beside_gc import check_kept, keep_open
 from catalog.refs.oplog import Oplog
@@ -134,13 +133,13 @@ class Branches:
         names = [name_parts[1] for key in self._store.list(refs_prefix(topic)) if (name_parts := named_by(key))]
         if not names:
             raise NoSuchTopic(topic, self._store.url)
-        branches = self._each(names, lambda name: self._branch(topic, name))
+        branches = [*each_of(self._store, names, lambda name: self._branch(topic, name))]
         return [branch for branch in branches if branch is not None and (deleted or branch.deleted_at_ms is None)]
 
     @checked
     def distances(self, branches: Sequence[Branch]) -> list[Distance]:
         """Return for each branch how far it and its parent went since the fork. Two LISTs for each."""
-        return self._each(branches, self._distance)
+        return [*each_of(self._store, branches, self._distance)]
 
     @checked
     def create(
@@ -484,7 +483,7 @@ class Branches:
             raise KeyChanged(moved.key)
 
     def _looks(self, keys: Sequence[Key]) -> list[Found[Ref]]:
-        return self._each(keys, self._refs.read_current)
+        return [*each_of(self._store, keys, self._refs.read_current)]
 
     def _unknown(self, topic: str, branch: str) -> Missing:
         if first_valid_key(self._store, refs_prefix(topic), named_by):
@@ -514,15 +513,6 @@ class Branches:
         parent = branch.parent
         newest = 0 if parent is None else self._volumes.newest_lsn(parent.vid)
         return Distance(ahead, 0 if parent is None else max(0, newest - parent.lsn))  # the parent may be gone
-
-    def _each(self, items: Sequence[_T], ask: Callable[[_T], _R]) -> list[_R]:
-        threads = min(at_once(self._store), len(items))
-        if threads < 2:
-            return [ask(item) for item in items]
-        from concurrent.futures import ThreadPoolExecutor
-
-        with ThreadPoolExecutor(threads, "catalog-get") as pool:
-            return list(pool.map(carried(ask), items))
 
 
 def _unknown_fork(control: Control) -> str:

@@ -35,7 +35,7 @@ KEY = boundary_key(VID)
 @pytest.fixture(autouse=True)
 def _no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("catalog.objects.settled_writes.backoff_s", lambda _: 0.0)
-    monkeypatch.setattr("catalog.gc.roots.ThreadPoolExecutor", InCaller)
+    monkeypatch.setattr("concurrent.futures.ThreadPoolExecutor", InCaller)
 
 
 def boundary(store: MemoryStore) -> Boundary:
