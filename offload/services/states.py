@@ -376,7 +376,7 @@ class TopicStates(Owned):
             return None, self._pinned(name, wanted.name)
         return retry_if_moved(
             lambda: retry_if_collected(
-                lambda: self._published(name, wanted),
+                lambda: self._published(name, wanted, offloads=offloads),
                 lambda published: self._look_up(name, wanted, *published, offloads=offloads),
             ),
             lambda: self.places(name),
@@ -402,18 +402,24 @@ class TopicStates(Owned):
             raise NotOffloaded(name, str(wanted))
         return pending, pending.resolve(wanted, published, self._reader.last_seq_at)
 
-    def _published(self, name: str, wanted: timeline.Target) -> tuple[Handle | None, History]:
+    def _published(
+        self, name: str, wanted: timeline.Target, *, offloads: bool = False
+    ) -> tuple[Handle | None, History]:
         """Return the handle, and the history of existing commits. If GC has passed the handle, return both after GC's
         commits.
 
         If the target is an LSN, the call keeps the old history, because copies of collected commits may still be in
-        this directory.
+        this directory. A replica is synced if the caller `offloads`: it wants to keep a state, and GC keeps that of
+        the last sync no longer.
         """
         handle = self._handles.find(name)
         if handle is None and self._log.has_topic(name):
             return None, NO_HISTORY
         published = self.history(name)
         is_passed = published.is_passed and not isinstance(wanted, timeline.Lsn)
+        if is_passed and offloads and self._parts.replicas.is_replica(name):
+            self._parts.sync.follow(name)
+            return self._handles.find(name), self.history(name)
         moved = self.behind_gc(handle) if handle is not None and is_passed else None
         return (handle, published) if moved is None else (moved, self._volumes.history(moved.vid, moved.lsn))
 

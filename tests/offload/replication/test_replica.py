@@ -8,17 +8,23 @@ from pathlib import Path
 import pytest
 
 from catalog import CommitKind, LocalCatalog, Vid, Volumes, make_checkpoint
-from catalog.errors import Diverged, NoSuchTopic, StoreUnreachable
+from catalog.errors import Diverged, NoSuchTopic, OutOfWindow, StoreUnreachable
 from catalog.format.control import Boundary
 from catalog.format.keys import boundary_key, commit_key
 from catalog.format.small_objects import encode_boundary
 from catalog.objects.memory import MemoryStore
+from offload.archive import Archive
 from offload.errors import LocalChangesLost
 from offload.settings import CatalogSettings
 from tests.faults.store import CountingStore, Fault, FaultyStore, WrappedStore, unreachable
 from tests.offload.replicas import opened, ship, values
 from tests.seams.archive import context_of
 from tests.seams.catalog import lock_of_local
+from tests.worlds.clock import HandClock
+
+
+def _volume(archive: Archive) -> Vid:
+    return Vid.parse(archive.status.topic("t").volume or "")
 
 
 @pytest.fixture
@@ -231,6 +237,29 @@ def test_a_replica_that_gc_has_passed_goes_on_from_the_newest_commit(tmp_path: P
         assert reader.replication.sync("t").lsn == 4
         assert values(reader, "t") == [b"a", b"b", b"c", b"d"]
         assert str(reader.replication.sync_state("t")) == "4 r4"
+
+
+def test_a_name_for_the_head_of_a_replica_that_gc_passed_is_of_the_newest_state(
+    tmp_path: Path, store: MemoryStore
+) -> None:
+    clock = HandClock()
+    with (
+        opened(tmp_path / "writer", store, clock) as (log, writer),
+        opened(tmp_path / "reader", store, clock) as (_, reader),
+    ):
+        ship(writer, log, "t", b"a")
+        reader.replication.sync("t")
+        for value in (b"b", b"c"):
+            ship(writer, log, "t", value)
+            clock.ms += 8 * 24 * 3_600_000
+        while writer.upkeep.collect().deleted_bytes or not Volumes(store).boundary(_volume(writer)):
+            clock.ms += 2 * 24 * 3_600_000
+        assert Volumes(store).boundary(_volume(writer)) > 1
+        reader.tags.tag("t", "v")
+        reader.restore("t", to="head", name="fix")
+        assert values(reader, "t", at="tag:v") == values(reader, "t@fix") == [b"a", b"b", b"c"]
+        with pytest.raises(OutOfWindow):
+            reader.restore("t", to="lsn:1", name="gone")
 
 
 def test_no_lock_of_the_local_catalog_is_held_over_a_request(tmp_path: Path, store: MemoryStore) -> None:
