@@ -77,7 +77,7 @@ test-minio: setup ## the tests that ask an S3 server, with MinIO for it; PART=9 
 	@$(RUN) env TESTS_MINIO="$$($(RUN) sh -c 'command -v minio')" \
 	    python -m pytest -m "$(if $(PART),soak(part=$(PART)),not soak and not pulsar)" -k "s3 or http" $(WORKERS) $(ARGS) tests/catalog tests/cli tests/faults tests/offload tests/promises
 
-test-iam: setup ## users with the policies of tenants, on MinIO: what each may do, and an attacker; PART=9 with Spark; PAGE=1 writes docs/security.md; needs Go
+test-iam: setup ## users with the policies of tenants, on MinIO: what each may do, and an attacker; PART=9 with Spark; PAGE=1 writes docs/internals/what-iam-allows.md; needs Go
 	@scripts/minio.sh || echo "test-iam: its tests are skipped"
 	@$(RUN) env TESTS_MINIO="$$($(RUN) sh -c 'command -v minio')" TESTS_MC="$$($(RUN) sh -c 'command -v mc')" \
 	    python -m $(if $(PAGE),tests.iam.page,pytest -m "$(if $(PART),soak(part=$(PART)),not soak)" $(ARGS) tests/iam)

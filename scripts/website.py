@@ -65,6 +65,7 @@ MENU: dict[str, tuple[str | tuple[str, str], ...]] = {
     ),
     "Internals": (
         "ARCHITECTURE.md",
+        "docs/internals/*.md",
         "docs/formats.md",
         "docs/graft.md",
         "docs/benchmarks.md",

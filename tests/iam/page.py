@@ -1,4 +1,4 @@
-"""The part of docs/security.md that says what MinIO answered: `make test-iam PAGE=1` writes it."""
+"""The part of docs/internals/what-iam-allows.md that says what MinIO answered: `make test-iam PAGE=1` writes it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.iam.site import TENANTS, running_site
 
 __all__ = ["PAGE", "filled", "part"]
 
-PAGE = Path(__file__).parents[2] / "docs" / "security.md"
+PAGE = Path(__file__).parents[2] / "docs" / "internals" / "what-iam-allows.md"
 _PART = re.compile(r"(<!-- seen: matrix -->\n).*?(<!-- end -->)", re.DOTALL)
 
 

@@ -18,9 +18,10 @@ deletes, evictions and truncations that took some. From those it says what an un
              the first one makes the delete, truncation or undo that    counts, as the newest state allows it
              it had seen a preview of
 
-Not here: what a producer gets after another directory wrote. The model has two limits of a carry, too (docs/limits.md):
-it brings no record that was deleted at an earlier carry and is back by an undo since, and it begins anew if a
-truncation left only deleted copies. It takes a deleted record that has the seq of the last copy for that copy.
+Not here: what a producer gets after another directory wrote. The model has two limits of a carry, too
+(docs/internals/limits-in-full.md): it brings no record that was deleted at an earlier carry and is back by an undo
+since, and it begins anew if a truncation left only deleted copies. It takes a deleted record that has the seq of the
+last copy for that copy.
 """
 
 from __future__ import annotations

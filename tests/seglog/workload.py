@@ -317,7 +317,8 @@ class Journal:
         deleted = {
             seq for seq, (_, tag) in enumerate(self.tried.get(name, []), 1) if self._is_deleted(name, seq, tag, deletes)
         }
-        # An archive passes over ephemeral records in silence (docs/limits.md), and `look` does not read them.
+        # An archive passes over ephemeral records in silence (docs/internals/limits-in-full.md), and `look` does not
+        # read them.
         hot = {seq for seq in self.ephemeral.get(name, set()) if seq >= _first_looked_at(topic)}
         return hot - self.gone.get(name, set()) - told - deleted
 

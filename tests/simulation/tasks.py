@@ -161,7 +161,10 @@ class Reader(Member):
             raise Broken(f"{point} reads as something else")
 
     def _met_a_late_commit(self, point: ForkPoint) -> bool:
-        """Return True if this reader slept longer than the window, and may have met a late commit (docs/limits.md)."""
+        """Return True if this reader slept longer than the window, and may have met a late commit.
+
+        It is a known limit (docs/internals/limits-in-full.md).
+        """
         return self.model.is_replaced(point) and not self.model.is_promised(point)
 
     def _read_by_time(self, vid: Vid) -> None:

@@ -9,7 +9,7 @@ BACKED-2  An undo is refused only if nothing comes back, or new records have the
     or the LIST of commits was behind, or the number alone may mean two commits.
 
 The lease on the state before the commit is longer than a process sleeps here. A lease that ends is a known limit
-(docs/limits.md).
+(docs/internals/limits-in-full.md).
 """
 
 from __future__ import annotations
