@@ -34,9 +34,12 @@ MENU: dict[str, tuple[str | tuple[str, str], ...]] = {
     "Start": ("README.md", "docs/start/*.md", "CHANGELOG.md"),
     "Concepts": ("docs/concepts/*.md",),
     "Guides": (
+        "docs/append-safely.md",
+        "docs/restore.md",
         "docs/client.md",
         "docs/daemon.md",
         "docs/streams.md",
+        "docs/tenants.md",
         "docs/replicas.md",
         "docs/spark.md",
         "docs/warm-segments.md",
@@ -47,6 +50,7 @@ MENU: dict[str, tuple[str | tuple[str, str], ...]] = {
     "Reference": (
         "docs/cli.md",
         "docs/configuration.md",
+        "docs/spark-options.md",
         "docs/errors.md",
         "docs/http.md",
         ("HTTP operations", "docs/reference/http/*.md"),
@@ -69,6 +73,7 @@ MENU: dict[str, tuple[str | tuple[str, str], ...]] = {
         "docs/formats.md",
         "docs/graft.md",
         "docs/benchmarks.md",
+        "docs/internals/*.md",
         "CONTRIBUTING.md",
         "localstack/*.md",
         ("Decisions", "docs/decisions/*.md"),

@@ -61,7 +61,7 @@ def run_blocks(
 
 def test_each_block_of_python_has_a_test() -> None:
     """A page runs as a whole, or its blocks are in `_APART`."""
-    run_there = ("docs/stories/", "docs/concepts/", "docs/operate/")  # tests/cli/test_stories.py
+    run_there = ("docs/stories/", "docs/concepts/", "docs/operate/", "docs/restore.md")  # tests/cli/test_stories.py
     stories = {page for page in PROGRAMS if page.startswith(run_there)}
     text = Path(__file__).read_text()
     for page, blocks in PROGRAMS.items():
@@ -103,6 +103,16 @@ def test_the_example_of_errors_prints_what_the_page_shows(
 ) -> None:
     run_blocks("docs/errors.md", tmp_path, monkeypatch)
     assert f"```text\n{capsys.readouterr().out}```" in (ROOT / "docs" / "errors.md").read_text()
+
+
+def test_the_examples_of_safe_appends_print_what_the_page_shows(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run_blocks("docs/append-safely.md", tmp_path, monkeypatch)
+    shown = re.findall(
+        r"^```text\n(.*?)^```$", (ROOT / "docs" / "append-safely.md").read_text(), re.MULTILINE | re.DOTALL
+    )
+    assert capsys.readouterr().out == "".join(shown)
 
 
 def test_the_example_of_replicas_recovers_takes_over_and_resets(

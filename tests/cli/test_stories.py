@@ -1,4 +1,4 @@
-"""The stories of docs/stories, and the pages of docs/concepts and docs/operate, happen as they read.
+"""The stories of docs/stories, the pages of docs/concepts and docs/operate, and docs/restore.md happen as they read.
 
 They happen block by block, each with the output below it.
 
@@ -43,6 +43,7 @@ PAGES = sorted(
     for path in (_DOCS / room).glob("*.md")
     if path.stem not in {"README", "words"}
 )
+PAGES.append(_DOCS / "restore.md")
 _PART = re.compile(r"^```(sh|text|python)\n(.*?)^```$|^<!-- (daemon|killed)() -->$", re.MULTILINE | re.DOTALL)
 _WAY_OUT = re.compile(r"<!-- the way out takes (\d+) commands -->\n(.*)", re.DOTALL)
 _PORT = ":7373"

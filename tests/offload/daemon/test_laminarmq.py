@@ -24,7 +24,7 @@ from tests.seams.limits import Limit, set_limit
 from tests.waiting import wait_until
 from tests.worlds.services import serving
 
-# By request: the statuses of laminarmq and of seglog. The table of docs/daemon.md has a row for each reason.
+# By request: the statuses of laminarmq and of seglog. The table of docs/internals/daemon.md has a row for each reason.
 DIFFERENCES = {
     "GET /records/4294967296": (400, 500),
     "GET /records/18446744073709551615": (400, 500),

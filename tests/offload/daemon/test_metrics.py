@@ -76,7 +76,8 @@ def test_the_names_in_the_documents_are_names_of_a_scrape(daemon: ServedDirector
     daemon.call("offload", topic="t")
     shown = {sample.name for family in scraped(daemon).values() for sample in family.samples}
     shown |= set(scraped(daemon)) | {f"{name}_total" for name in scraped(daemon)}
-    named = set(re.findall(r"`(seglog_[a-z_]+)(?:[`{])", (DOCS / "daemon.md").read_text()))
+    pages = "".join((DOCS / name).read_text() for name in ("daemon.md", "tenants.md"))
+    named = set(re.findall(r"`(seglog_[a-z_]+)(?:[`{])", pages))
     assert len(named) >= 10
     assert named <= shown | {"seglog_tenant_up"}  # of a daemon of many tenants
 
