@@ -60,6 +60,7 @@ MENU: dict[str, tuple[str | tuple[str, str], ...]] = {
     "Operate": (
         "docs/guarantees.md",
         "docs/limits.md",
+        "docs/not-yet.md",
         "docs/operate/*.md",
         "docs/stores.md",
         "docs/gc.md",

@@ -19,9 +19,8 @@ from tests.daemons import served
 from tests.offload.samples import Sample, encode_object, frames_of_samples
 
 PROGRAMS = programs()
-_EXAMPLE = '"https://log.example:7373", token="..."'
-_SPARK = {"docs/spark.md"}  # tests/offload/spark/test_pages.py runs it, and the last block of the README
-_APART = {"README.md": 3, "docs/client.md": 4}  # pages whose blocks run one by one: so many
+_SPARK = {"docs/spark.md", "docs/start/README.md"}  # tests/offload/spark/test_pages.py runs them
+_APART = {"docs/client.md": 4}  # pages whose blocks run one by one: so many
 
 
 class _Enough(Exception):
@@ -61,8 +60,9 @@ def run_blocks(
 
 def test_each_block_of_python_has_a_test() -> None:
     """A page runs as a whole, or its blocks are in `_APART`."""
-    run_there = ("docs/stories/", "docs/concepts/", "docs/operate/", "docs/restore.md")  # tests/cli/test_stories.py
-    stories = {page for page in PROGRAMS if page.startswith(run_there)}
+    run_there = ("docs/stories/", "docs/start/", "docs/concepts/", "docs/operate/", "docs/restore.md")
+    # by tests/cli/test_stories.py
+    stories = {page for page in PROGRAMS if page.startswith(run_there) and not page.endswith("README.md")}
     text = Path(__file__).read_text()
     for page, blocks in PROGRAMS.items():
         fences = re.findall(r"^ *(?:```|~~~) *py.*$|^ *>>> ", (ROOT / page).read_text(), re.MULTILINE | re.IGNORECASE)
@@ -75,27 +75,32 @@ def test_each_block_of_python_has_a_test() -> None:
     assert [page for page in sorted(others) if re.search(r"^ *(```|~~~) *py", (ROOT / page).read_text(), re.M)] == []
 
 
-def test_the_readme_appends_offloads_and_restores(
+def test_the_readme_appends_deletes_and_restores_in_ten_lines(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    run_blocks("README.md", tmp_path, monkeypatch, blocks=slice(0, 1))
-    *records, half = capsys.readouterr().out.splitlines()
-    assert [re.sub(r" \d{13} ", " ", line) for line in records] == ["1 eu b'first'", "2 eu b'second'"]
-    assert half == "[b'first']"
+    run_blocks("README.md", tmp_path, monkeypatch)
+    assert capsys.readouterr().out == "[b'first', b'second', b'third']\n"
+    assert sum(1 for line in PROGRAMS["README.md"][0].splitlines() if line) == 10
+    with seglog.open(tmp_path / "my-log") as log:
+        assert [record.value for record in log.topic("orders").read()] == [b"third"]
 
 
-def test_the_follower_of_the_readme_passes_a_gap_and_stays_for_new_records(
+def test_the_follower_of_the_first_daemon_passes_a_gap_and_stays_for_new_records(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with seglog.open(tmp_path / "data") as log:
         log.topic("orders").append([b"kept"])
         log.topic("orders").append([b"lost"], durability="ephemeral")
+    [program] = PROGRAMS["docs/start/a-daemon.md"]
+    endless = program.replace("    orders.evict(before=2)\n", "").replace(", timeout_s=1", "")
+    assert len(program) - len(endless) == len("    orders.evict(before=2)\n, timeout_s=1")
     with served(tmp_path / "data", "") as daemon:
-        address = f'"http://127.0.0.1:{daemon.port}", token="..."'
-        monkeypatch.setitem(PROGRAMS, "README.md", [PROGRAMS["README.md"][1].replace(_EXAMPLE, address)])
-        run_blocks("README.md", tmp_path, monkeypatch, lines=4)
+        address = f"http://127.0.0.1:{daemon.port}"
+        monkeypatch.setitem(PROGRAMS, "docs/start/a-daemon.md", [endless.replace("http://127.0.0.1:7373", address)])
+        run_blocks("docs/start/a-daemon.md", tmp_path, monkeypatch, lines=5)
     gap = "retention took the records 2 to 2"
-    assert capsys.readouterr().out.splitlines() == ["1 b'kept'", gap, "3 b'one'", "4 b'two'"]
+    shown = ["range(3, 5)", "1 b'kept'", gap, "3 b'order 3'", "4 b'order 4'"]
+    assert capsys.readouterr().out.splitlines() == shown
 
 
 def test_the_example_of_errors_prints_what_the_page_shows(

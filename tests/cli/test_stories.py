@@ -1,4 +1,5 @@
-"""The stories of docs/stories, the pages of docs/concepts and docs/operate, and docs/restore.md happen as they read.
+"""The stories of docs/stories, the pages of docs/start, docs/concepts and docs/operate, and docs/restore.md happen as
+they read.
 
 They happen block by block, each with the output below it.
 
@@ -11,6 +12,7 @@ A line may end in `|| echo "exit code $?"`: it then fails, with this code. `$(ca
 <!-- daemon -->    from here on a daemon serves the data directory. The port 7373 of the page becomes its own
 <!-- killed -->    the daemon gets SIGKILL, and another one starts
 `systemctl start`, `reload` and `stop seglog`  the same daemon with the settings of the page: its start, SIGHUP, SIGTERM
+`seglog serve &` and `kill %1`  the same start and the same stop, from a shell
 `init --remote s3://my-bucket/acme`  my-bucket becomes a bucket of a real server
 <!-- the way out takes 4 commands -->    so many lines of `seglog` follow, and no more
 """
@@ -39,7 +41,7 @@ _DOCS = Path(__file__).resolve().parents[2] / "docs"
 STORIES = sorted(path for path in (_DOCS / "stories").glob("*.md") if path.stem != "README")
 PAGES = sorted(
     path
-    for room in ("concepts", "operate")
+    for room in ("start", "concepts", "operate")
     for path in (_DOCS / room).glob("*.md")
     if path.stem not in {"README", "words"}
 )
@@ -51,6 +53,7 @@ _BUCKET = "my-bucket"
 _MIDDLE_TONES = {"#4a90c2", "#5a9e6f", "#c2853a", "#858585"}  # each is at 3:1 or more on white and on near black
 _CAT = re.compile(r"\$\(cat (\w+)\)")
 _FAILS = ' || echo "exit code $?"'
+_FROM_A_SHELL = {"seglog serve &": "systemctl start seglog", "kill %1": "systemctl stop seglog"}
 
 
 _ALL = [*STORIES, *(pytest.param(page, marks=pytest.mark.long, id=page.stem) for page in PAGES)]
@@ -88,7 +91,7 @@ def test_the_way_out_of_a_bad_night_is_short(story: str, most: int) -> None:
     assert len(commands) == int(bound) <= most
 
 
-@pytest.mark.parametrize("room", ["stories", "concepts", "operate"])
+@pytest.mark.parametrize("room", ["stories", "start", "concepts", "operate"])
 def test_the_index_names_every_page(room: str) -> None:
     index = (_DOCS / room / "README.md").read_text()
     pages = sorted(path for path in (_DOCS / room).glob("*.md") if path.stem != "README")
@@ -169,6 +172,7 @@ class _Daemon:
 def _output(line: str, run: Run, directory: Path, daemon: _Daemon) -> bytes:
     """Run one line, a pipe of stages, and return its standard output. Every stage succeeds, but one before `||`."""
     data = b""
+    line = _FROM_A_SHELL.get(line, line)
     if line.startswith("systemctl "):
         verb, unit = line.split()[1:]
         assert unit == "seglog"

@@ -1,4 +1,4 @@
-"""The Spark examples of the README and of docs/spark.md run, with directories in the place of buckets and machines."""
+"""The Spark examples of docs/start and of docs/spark.md run, with directories in the place of buckets and machines."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from tests.offload.samples import Sample
 from tests.offload.spark.archives import TopicArchive
 
 
-def test_the_readme_has_one_block_of_spark() -> None:
-    blocks = programs()["README.md"]
-    assert ["pyspark" in block for block in blocks] == [False, False, True]  # tests/test_pages.py runs the others
+def test_the_way_in_for_analysts_is_one_block_of_spark() -> None:
+    blocks = programs()["docs/start/README.md"]
+    assert ["pyspark" in block for block in blocks] == [True]
 
 
 @pytest.mark.long
@@ -28,7 +28,7 @@ def test_each_example_runs(spark_session: SparkSession, tmp_path: Path, monkeypa
     orders.add([Sample(b"one", "eu"), Sample(b"two", "eu")])
     TopicArchive(url, "orders", "half", ForkPoint(orders.vid, orders.lsn)).add([Sample(b"three")])
     counts, pages = [], programs()
-    for program in ("".join(pages["README.md"][2:]), "".join(pages["docs/spark.md"])):
+    for program in ("".join(pages["docs/start/README.md"]), "".join(pages["docs/spark.md"])):
         for path in ("s3://my-bucket/acme", "s3://my-bucket/copies"):
             program = program.replace(path, (tmp_path / path.rpartition("/")[2]).as_uri())
         for place in ("/etc/seglog", "/checkpoints", "/lake", "/var/lib"):
