@@ -105,7 +105,7 @@ demo: setup ## `seglog demo`: the whole way of a record, narrated, with Spark
 	@$(RUN) seglog demo $${FILE:+-- "$$FILE"}
 	@echo; echo "In this checkout, seglog is .venv/bin/seglog."
 
-bench: setup ## every benchmark, or those in NAME; ARGS="--markdown" writes docs/benchmarks.md
+bench: setup ## every benchmark, or those in NAME; ARGS="--markdown" writes tables and charts
 	@scripts/yardsticks.sh
 	@$(RUN) python -m benchmarks $(or $(NAME),all) $(ARGS)
 

@@ -1,4 +1,4 @@
-"""`python -m benchmarks list`, `python -m benchmarks NAME... [--json | --markdown] [--quick]`."""
+"""`python -m benchmarks list | charts`, `python -m benchmarks NAME... [--json | --markdown] [--quick]`."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Protocol, cast
 
-from benchmarks.document import DOCUMENT, put_in
+from benchmarks import charts
+from benchmarks.document import RESULTS, put_in
 from benchmarks.options import Options
 from benchmarks.report import Report
 
@@ -58,13 +59,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
         for name in NAMES:
             print(f"{name:<26}{_benchmark(name).SUMMARY}")
         return 0
+    if given.names == ["charts"]:
+        charts.write()
+        return 0
     options = _options(given)
     options.directory.mkdir(parents=True, exist_ok=True)
     for name in NAMES if given.names == ["all"] else given.names:
         report = _benchmark(name).run(options)
         print(report.as_json() if given.json else report.as_text(), flush=True)
         if given.markdown:
-            put_in(DOCUMENT, report)
+            put_in(RESULTS, report)
+    if given.markdown:
+        charts.write()
     return 0
 
 
@@ -84,10 +90,11 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks", description="Measures seglog and a yardstick in turns, and prints both."
     )
-    parser.add_argument("names", nargs="+", metavar="NAME", choices=("list", "all", *NAMES), help="list, all, or names")
+    choices = ("list", "charts", "all", *NAMES)
+    parser.add_argument("names", nargs="+", metavar="NAME", choices=choices, help="list, charts, all, or names")
     output = parser.add_mutually_exclusive_group()
     output.add_argument("--json", action="store_true", help="print JSON")
-    output.add_argument("--markdown", action="store_true", help=f"also write the tables into {DOCUMENT}")
+    output.add_argument("--markdown", action="store_true", help=f"also write {RESULTS}, and draw {charts.FIGURES}")
     parser.add_argument(
         "--quick", action="store_true", help="whether it runs at all, in seconds; says nothing of speed"
     )

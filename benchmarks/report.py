@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass
 from benchmarks.machine import Machine
 from benchmarks.runner import Rounds
 
-__all__ = ["Aim", "Report", "Row", "alone", "compare"]
+__all__ = ["Aim", "Report", "Row", "alone", "compare", "number"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,20 +118,21 @@ _IS_LEFT = (True, False, True, False, False, False, False)
 
 
 def _cells(row: Row) -> tuple[str, ...]:
-    theirs = row.missing or ("" if row.theirs is None else f"{_number(row.theirs)} {row.unit}")
+    theirs = row.missing or ("" if row.theirs is None else f"{number(row.theirs)} {row.unit}")
     ratio = "" if row.ratio is None else f"{row.ratio:.3g}x"
     spread = "" if row.spread is None else f"{row.spread[0]:.2g} to {row.spread[1]:.2g}"
-    return row.what, f"{_number(row.ours)} {row.unit}", row.yardstick or "", theirs, ratio, spread, _aim(row)
+    return row.what, f"{number(row.ours)} {row.unit}", row.yardstick or "", theirs, ratio, spread, _aim(row)
 
 
 def _aim(row: Row) -> str:
     if row.aim is None:
         return ""
-    wanted = f"{_number(row.aim)}x" if row.yardstick is not None else _number(row.aim)
+    wanted = f"{number(row.aim)}x" if row.yardstick is not None else number(row.aim)
     return f"{wanted}: {'not measured' if row.met is None else 'met' if row.met else 'missed'}"
 
 
-def _number(value: float) -> str:
+def number(value: float) -> str:
+    """Return a figure with the digits that a measurement is worth."""
     return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"
 
 

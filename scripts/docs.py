@@ -13,6 +13,7 @@ A part stands between `<!-- include: NAME -->` and `<!-- end -->`. The script re
     policies:roles         the actions of each role of a tenant, as a table
     errors:Conflict        the errors of a group, with what happened and what to do, as a table
     schemas:list           the kinds of objects that `--json` prints, as a table
+    metrics:list           the metrics of the daemon, as a table; `metrics:alerts` the alerts of docs/deploy/alerts.yaml
 
 It also writes offload/operations/listing.py: the commands with their help and their parameters, from which the front
 door of `seglog` answers without an import of a command. From that list it writes the golden help in tests/golden. It
@@ -32,13 +33,18 @@ import os
 import re
 import sys
 import tomllib
+from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 if TYPE_CHECKING:
+    from prometheus_client import Counter, Gauge, Histogram, Metric
+
+    from offload.daemon.figures import DirectoryFigures, ReplicaFigures, TopicFigures
     from offload.operations.listed import ListedCommand, ListedParameter
 
 __all__ = [
+    "alerts",
     "checks",
     "commands",
     "error_rows",
@@ -47,6 +53,7 @@ __all__ = [
     "golden_help",
     "included",
     "listing",
+    "metrics",
     "mistakes",
     "policies",
     "policy_templates",
@@ -88,6 +95,8 @@ def included(name: str) -> str:
         return errors(section)
     if kind == "schemas":
         return schema_list()
+    if kind == "metrics":
+        return alerts() if section == "alerts" else metrics()
     if kind:
         return settings(section)
     if "/" in name:
@@ -182,6 +191,87 @@ def schema_list() -> str:
         about = json.loads(text).get("description", "")
         rows.append([f"[`{path.stem}`]({path.name})", cell(about)])
     return table(["kind", "what it is"], sorted(rows))
+
+
+def metrics() -> str:
+    """Return the Markdown for `metrics:list`: a row for each family of a scrape that is ours, by name."""
+    sys.path.insert(0, str(ROOT))
+    from prometheus_client import Counter, Gauge, Histogram
+
+    from offload.daemon.metrics import Metrics
+    from offload.daemon.tenants import Tenants
+    from offload.settings import ServeSettings
+
+    made = Metrics()
+    for metric in vars(made).values():
+        if isinstance(metric, Counter | Gauge | Histogram):
+            _give_sample(metric)
+    made.watch(cast("DirectoryFigures", _OneTopic()))
+    rows = {}
+    for family in made.registry.collect():
+        rows[family.name] = [family.type, _labels(family), family.documentation]
+    for family in Tenants(ROOT, ServeSettings(), {}).registry.collect():
+        rows.setdefault(family.name, [family.type, "`tenant`", f"{family.documentation} Of a daemon of tenants alone."])
+    suffixes = {"counter": "_total", "info": "_info"}
+    ours = [[f"`{name}{suffixes.get(row[0], '')}`", *row] for name, row in rows.items() if name.startswith("seglog_")]
+    return table(["metric", "type", "labels", "what it is"], sorted(ours))
+
+
+def _give_sample(metric: Counter | Gauge | Histogram) -> None:
+    """Make a sample of a metric that has labels. Without one, a scrape does not show which labels it has."""
+    for count in (1, 2, 3):
+        with suppress(ValueError):  # it has none, or another number of them
+            metric.labels(*["x"] * count)
+
+
+def _labels(family: Metric) -> str:
+    names = {name: None for sample in family.samples for name in sample.labels if name != "le"}
+    return ", ".join(f"`{name}`" for name in names)
+
+
+class _OneTopic:
+    """The source of the figures that a scrape asks for, of a directory with one topic that it follows."""
+
+    def wal_bytes(self) -> int:
+        return 0
+
+    def topics(self) -> list[TopicFigures]:
+        from offload.daemon.figures import TopicFigures
+
+        return [
+            TopicFigures(
+                "t", 1, 1, 0, 0, 0, 0, 0, is_paused=False, is_diverged=False, offloaded_at_ms=0, kept_from_ms=0
+            )
+        ]
+
+    def replicas(self) -> list[ReplicaFigures]:
+        from offload.daemon.figures import ReplicaFigures
+
+        return [ReplicaFigures("t", 0)]
+
+    def live_workers(self) -> int:
+        return 0
+
+    def cache_counts(self) -> list[tuple[str, int, int]]:
+        return [("index", 0, 0)]
+
+
+def alerts() -> str:
+    """Return the Markdown for `metrics:alerts`, from the rules of Prometheus."""
+    import yaml
+
+    [group] = yaml.safe_load((ROOT / "docs" / "deploy" / "alerts.yaml").read_text())["groups"]
+    rows = [
+        [
+            f"`{rule['alert']}`",
+            rule["labels"]["severity"],
+            f"`{rule['expr']}`",
+            rule.get("for", ""),
+            re.sub(r"\{\{ \$labels\.(\w+) \}\}", r"*\1*", rule["annotations"]["summary"]),
+        ]
+        for rule in group["rules"]
+    ]
+    return table(["alert", "severity", "fires if", "for", "what it says"], rows)
 
 
 def policies() -> str:

@@ -51,6 +51,7 @@ MENU: dict[str, tuple[str | tuple[str, str], ...]] = {
         "docs/cli.md",
         "docs/configuration.md",
         "docs/spark-options.md",
+        "docs/metrics.md",
         "docs/errors.md",
         "docs/http.md",
         ("HTTP operations", "docs/reference/http/*.md"),
@@ -75,6 +76,7 @@ MENU: dict[str, tuple[str | tuple[str, str], ...]] = {
         "docs/graft.md",
         "docs/benchmarks.md",
         "docs/internals/*.md",
+        ("Tables of the benchmarks", "benchmarks/results/*.md"),
         "CONTRIBUTING.md",
         "localstack/*.md",
         ("Decisions", "docs/decisions/*.md"),
@@ -91,7 +93,8 @@ _FOREIGN = re.compile(r"""(?:url\(|@import\s)\s*["']?((?:https?:)?//[^"')\s]+)""
 
 def pages(root: Path = ROOT) -> list[str]:
     """Return the paths of the pages of a checkout that people read."""
-    found = [*root.glob("*.md"), *(root / "docs").rglob("*.md"), *(root / "localstack").glob("*.md")]
+    found = [*root.glob("*.md"), *(root / "docs").rglob("*.md")]
+    found += [path for folder in ("localstack", "benchmarks/results") for path in (root / folder).glob("*.md")]
     return sorted(path.relative_to(root).as_posix() for path in found)
 
 
@@ -139,9 +142,11 @@ def _flat(entries: Iterable[str | tuple[str, list[str]]]) -> Iterator[str]:
 def staged(page: str, text: str) -> str:
     """Return a page as the site builder takes it, with its search words where no reader sees them.
 
-    The search leaves out single decisions: their titles have the words of users, and their list is enough.
+    The search leaves out single decisions: their titles have the words of users, and their list is enough. It leaves
+    out the tables of the benchmarks, because `docs/benchmarks.md` says the same in sentences.
     """
-    front = "---\nsearch:\n  exclude: true\n---\n\n" if re.match(r"docs/decisions/\d", page) else ""
+    is_apart = re.match(r"docs/decisions/\d|benchmarks/results/", page)
+    front = "---\nsearch:\n  exclude: true\n---\n\n" if is_apart else ""
     return front + _WORDS.sub(r"<p hidden>\1</p>\n", text)
 
 

@@ -22,10 +22,11 @@ import pytest
 from catalog.errors import InvalidTenant
 from catalog.tenants.names import RESERVED, check_tenant
 from catalog.tenants.policies import TenantRole, bucket_policy, tenant_policy
-from offload.settings import SETTINGS
+from offload.settings import SETTINGS, read_settings
 
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGES = ("benchmarks", "catalog", "offload", "seglog")
+RESULTS = ROOT / "benchmarks" / "results"
 
 
 def run(*command: str, env: dict[str, str] | None = None) -> subprocess.CompletedProcess[str]:
@@ -123,7 +124,7 @@ def _sort_key(name: str) -> tuple[int, str]:
 
 _A_MODULE = re.compile(r"(?<![\w./\"@-])(?:seglog|catalog|offload)(?:\.[a-z_][a-z_0-9]*)+")
 _SETTINGS = {f"{each.section}.{each.key}" for each in SETTINGS}
-_NO_MODULES = ("seglog.toml", "seglog.sock", "seglog.service", "seglog.v1", "catalog.db")
+_NO_MODULES = ("seglog.toml", "seglog.sock", "seglog.service", "seglog.v1", "catalog.db", "catalog.md", "offload.md")
 
 
 def remarks(name: str, source: str) -> Iterator[tuple[str, str]]:
@@ -152,7 +153,8 @@ def _exists(name: str) -> bool:
 
 def test_every_module_that_a_docstring_comment_or_page_names_exists() -> None:
     """A source file is taken apart only if its text, with its code, names a module that does not exist."""
-    pages = [(page.name, page.read_text()) for page in (*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md"))]
+    files = (*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md"), *RESULTS.glob("*.md"))
+    pages = [(page.name, page.read_text()) for page in files]
     sources = []
     for name in modules():
         path = ROOT / name.replace(".", "/")
@@ -231,6 +233,14 @@ def test_every_setting_is_documented_with_its_default_range_and_variable() -> No
     assert set(re.findall(r"^\| `(\w+)` \| `", page, re.MULTILINE)) <= names
 
 
+def test_the_first_example_of_the_settings_is_read(tmp_path: Path) -> None:
+    page = (ROOT / "docs" / "configuration.md").read_text()
+    (tmp_path / "seglog.toml").write_text(page.partition("```toml\n")[2].partition("```")[0])
+    settings = read_settings(tmp_path / "seglog.toml")
+    assert (settings.log.segment_max_events, settings.serve.port) == (5000, 7400)
+    assert settings.catalog.pitr_window_s == 30 * 86_400
+
+
 _DECISIONS = ROOT / "docs" / "decisions"
 _A_DECISION = re.compile(
     r"# (?P<number>\d{4})\. (?P<title>[^\n]+[^\n.])\n\n"
@@ -261,7 +271,7 @@ def test_each_decision_has_a_title_a_status_a_date_and_its_row_in_the_index() ->
 def test_each_decision_that_a_file_cites_exists() -> None:
     numbers = {path.name[:4] for path in decisions()}
     cited = set()
-    files = [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")]
+    files = [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *RESULTS.glob("*.md")]
     for folder in (*PACKAGES, "scripts", "tests"):
         files += [*(ROOT / folder).rglob("*.py"), *(ROOT / folder).rglob("*.toml")]
     for file in files:
@@ -274,13 +284,20 @@ def test_each_decision_that_a_file_cites_exists() -> None:
 def test_every_benchmark_is_documented() -> None:
     from benchmarks.__main__ import NAMES
 
-    page = (ROOT / "docs" / "benchmarks.md").read_text()
-    assert [name for name in NAMES if f"\n## {name}\n" not in page] == []
+    pages = {path.stem: path.read_text() for path in RESULTS.glob("*.md") if path.stem != "README"}
+    assert pages.keys() == {*NAMES}
+    assert [name for name, page in pages.items() if not page.startswith(f"# {name}\n")] == []
+    listed = re.findall(r"^\| \[([\w-]+)\]\(\1\.md\) \| \w", (RESULTS / "README.md").read_text(), re.MULTILINE)
+    assert listed == [*NAMES]
+
+
+def documents() -> list[Path]:
+    folders = (*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *RESULTS.glob("*.md"))
+    return [*folders, ROOT / "localstack" / "README.md"]
 
 
 def test_every_link_between_documents_leads_somewhere() -> None:
-    pages = [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), ROOT / "localstack" / "README.md"]
-    for page in pages:
+    for page in documents():
         for target, heading in re.findall(r"\]\((?!https?:)([^)#]*)(?:#([^)]+))?\)", page.read_text()):
             if "NNNN" not in target:
                 place = page.parent / target if target else page
@@ -292,8 +309,7 @@ _A_PATH = re.compile(r"`((?:seglog|catalog|offload|tests|docs|scripts|benchmarks
 
 
 def test_every_path_that_a_page_names_exists() -> None:
-    pages = [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), ROOT / "localstack" / "README.md"]
-    named = {(page.name, path) for page in pages for path in _A_PATH.findall(page.read_text())}
+    named = {(page.name, path) for page in documents() for path in _A_PATH.findall(page.read_text())}
     assert len(named) > 50
     assert [(page, path) for page, path in sorted(named) if not list(ROOT.glob(path))] == []
 

@@ -32,6 +32,7 @@ def sources() -> Iterator[Path]:
 def pages() -> Iterator[Path]:
     yield from ROOT.glob("*.md")
     yield from (ROOT / "docs").rglob("*.md")
+    yield from (ROOT / "benchmarks" / "results").glob("*.md")
 
 
 @functools.cache

@@ -91,7 +91,8 @@ def test_a_folder_has_the_order_of_its_readme() -> None:
 def test_search_words_are_hidden_and_single_decisions_stay_out_of_the_search() -> None:
     text = "# Gone\n\n<!-- search: GDPR, erase -->\n\nWhat gone means.\n"
     assert website.staged("docs/gc.md", text) == "# Gone\n\n<p hidden>GDPR, erase</p>\n\nWhat gone means.\n"
-    assert website.staged("docs/decisions/0001-a.md", "# A\n").startswith("---\nsearch:\n  exclude: true\n---\n")
+    for page in ("docs/decisions/0001-a.md", "benchmarks/results/append.md"):
+        assert website.staged(page, "# A\n").startswith("---\nsearch:\n  exclude: true\n---\n")
     assert website.staged("docs/decisions/README.md", "# A\n") == "# A\n"
 
 
@@ -240,7 +241,8 @@ def test_the_site_has_each_page_and_a_search_without_decisions(site: Path, texts
 @_needs_zensical
 def test_the_build_fails_for_a_broken_link_and_for_a_broken_anchor(tmp_path: Path) -> None:
     root = tmp_path / "root"
-    shutil.copytree(ROOT / "docs", root / "docs")
+    for folder in ("docs", "benchmarks/results"):
+        shutil.copytree(ROOT / folder, root / folder)
     for name in ("localstack/README.md", *(path.name for path in ROOT.glob("*.md"))):
         (root / name).parent.mkdir(exist_ok=True)
         shutil.copy(ROOT / name, root / name)

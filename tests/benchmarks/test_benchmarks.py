@@ -41,7 +41,7 @@ from benchmarks import (
     topics,
 )
 from benchmarks.__main__ import NAMES, main
-from benchmarks.document import DOCUMENT, with_table
+from benchmarks.document import page_of, table, tables, with_table
 from benchmarks.machine import describe
 from benchmarks.options import Options
 from benchmarks.report import Report, alone
@@ -241,7 +241,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """Hold one session open, which the benchmarks of Spark then share."""
     with pytest.MonkeyPatch.context() as environment:
         environment.setenv("JAVA_TOOL_OPTIONS", OF_A_SHORT_RUN)
-        environment.setenv("PYTHONPATH", str(DOCUMENT.resolve().parents[1]))
+        environment.setenv("PYTHONPATH", str(Path(__file__).resolve().parents[2]))
         with spark_session.running(tmp_path_factory.mktemp("spark")):
             yield
 
@@ -280,10 +280,22 @@ def test_spark_plan_runs_and_tasks_follow_bytes_instead_of_segments(options: Opt
 
 
 def test_each_has_its_place_in_the_document() -> None:
-    text = DOCUMENT.read_text()
     for name in NAMES:
+        text = page_of(name).read_text()
         assert f"<!-- measured: {name} -->" in text
         assert f"<!-- end: {name} -->" in text
+
+
+def test_each_table_in_the_document_is_one_that_a_report_writes() -> None:
+    found = {mark: table(text) for name in NAMES for mark, text in tables(page_of(name).read_text()).items()}
+    assert found.keys() == {*NAMES, "append on tmpfs"}
+    assert all(mark.partition(" ")[0] == report.name for mark, report in found.items())
+    assert all(row.ours > 0 and row.what for report in found.values() for row in report.rows)
+    rows = {mark: len(report.rows) for mark, report in found.items()}
+    assert rows["append"] == rows["append on tmpfs"] > 150
+    assert sum(rows.values()) > 800
+    others = [page_of(name).read_text().count("\n```text\n") for name in NAMES]
+    assert sum(others) == len(found), "a page has a table that no mark names"
 
 
 def test_a_table_that_was_measured_in_memory_has_a_place_of_its_own(tmp_path: Path) -> None:

@@ -76,10 +76,36 @@ def test_the_names_in_the_documents_are_names_of_a_scrape(daemon: ServedDirector
     daemon.call("offload", topic="t")
     shown = {sample.name for family in scraped(daemon).values() for sample in family.samples}
     shown |= set(scraped(daemon)) | {f"{name}_total" for name in scraped(daemon)}
-    pages = "".join((DOCS / name).read_text() for name in ("daemon.md", "tenants.md"))
+    pages = "".join(
+        (DOCS / name).read_text() for name in ("daemon.md", "tenants.md", "metrics.md", "operate/monitoring.md")
+    )
     named = set(re.findall(r"`(seglog_[a-z_]+)(?:[`{])", pages))
-    assert len(named) >= 10
+    assert len(named) >= 40
     assert named <= shown | {"seglog_tenant_up"}  # of a daemon of many tenants
+
+
+def test_each_metric_of_a_scrape_has_its_row_in_the_page(daemon: ServedDirectory) -> None:
+    """The row has the name of the series, the type, and the labels that the samples have."""
+    page = (DOCS / "metrics.md").read_text()
+    rows = {
+        name: (kind, labels) for name, kind, labels in re.findall(r"^\| `(seglog_\w+)` \| (\w+) \|(.*?)\|", page, re.M)
+    }
+    families = [each for name, each in scraped(daemon).items() if name.startswith("seglog_")]
+    assert len(families) > 35
+    for family in families:
+        name = {"counter": f"{family.name}_total"}.get(family.type, family.name)
+        kind, labels = rows[name]
+        assert kind == ("info" if name == "seglog_build_info" else family.type)
+        for sample in family.samples:
+            assert {*sample.labels} - {"le"} == {*re.findall(r"`(\w+)`", labels)}, name
+        assert f"| {family.documentation} |" in page
+
+
+def test_the_example_of_the_page_is_what_a_scrape_answers(daemon: ServedDirectory) -> None:
+    shown = re.findall(r"^```text\n(.*)\n```$", (DOCS / "metrics.md").read_text(), re.MULTILINE)
+    for value in (b"one", b"two", b"three"):
+        daemon.append("orders", value)
+    assert [line in daemon.ask("GET", "/metrics")[1].decode().splitlines() for line in shown] == [True]
 
 
 def test_a_client_cannot_make_up_a_label(daemon: ServedDirectory) -> None:
