@@ -75,7 +75,6 @@ MENU: dict[str, tuple[str | tuple[str, str], ...]] = {
         "docs/formats.md",
         "docs/graft.md",
         "docs/benchmarks.md",
-        "docs/internals/*.md",
         ("Tables of the benchmarks", "benchmarks/results/*.md"),
         "CONTRIBUTING.md",
         "localstack/*.md",
