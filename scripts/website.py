@@ -231,6 +231,7 @@ def configuration(parts: Mapping[str, list[str | tuple[str, list[str]]]], texts:
                             "paths": [str(ROOT)],
                             "options": {
                                 "docstring_style": "google",
+                                "docstring_section_style": "list",  # a table calls each option of `Unpack` required
                                 # It does not see what `Unpack` gives; tests/test_docstrings.py looks.
                                 "docstring_options": {"warn_unknown_params": False, "warn_missing_types": False},
                                 "filters": ["!^_"],
