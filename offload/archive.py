@@ -9,7 +9,8 @@ A topic of the log has a *handle* in the local catalog. The handle names the vol
 topic's history, and the newest commit of it that this directory knows. `TOPIC@BRANCH` names a branch; plain `TOPIC` is
 the branch `main`.
 
-Appends and hot reads make no call here, so a slow or dead store touches neither.
+Appends and hot reads make no call here, so that a slow or dead store touches neither. The first append to a branch or a
+replica is the exception.
 """
 
 from __future__ import annotations
@@ -207,8 +208,10 @@ class Archive(Owned):
 
         Raises:
             NoSuchTopic: The log has no such topic.
-            Diverged: Another directory writes the topic now. `replication.reset` keeps what is only here as a branch.
-            StoreUnreachable, AccessDenied: Nothing is lost: repeat the call, which resumes.
+            Diverged, Fenced: Another directory writes the topic now. `replication.reset` keeps what is only here as a
+                branch.
+            OtherRemote, RemoteBehind: The remote is another one than before, or was set back. All hot copies stay.
+            SeglogError: What the store raises. Nothing is lost: repeat the call, which resumes.
         """
         return self._parts.writer.offload(name, up_to=up_to, drop_hot=drop_hot, on_bytes=on_bytes)
 
@@ -227,8 +230,8 @@ class Archive(Owned):
             The last seq whose hot copy is gone, or 0.
 
         Raises:
-            InvalidObject: The remote copy is damaged. The hot copy stays.
-            StoreUnreachable, AccessDenied: The hot copy stays.
+            NoSuchObject, InvalidObject: The remote copy is gone or damaged. The hot copy stays.
+            SeglogError: What the store raises. The hot copy stays.
         """
         return self._parts.writer.release(name, at_once=at_once)
 
@@ -250,12 +253,13 @@ class Archive(Owned):
             name: The topic, or TOPIC@BRANCH.
             start: The first seq; None is the first live record.
             end: The last seq, inclusive; None is the head.
-            at: The state: `seq:N`, `lsn:N`, `head~N`, `tag:NAME` or a time such as `20 minutes ago`. None is the
-                newest.
+            at: The state: `seq:N`, `lsn:N`, `head`, `head~N`, `tag:NAME`, `pin:NAME`, or a time such as
+                `20 minutes ago`. None is the newest.
 
         Raises:
             NoSuchTopic, NoSuchBranch: There is none here and in the remote.
-            InvalidTarget: `at` names no state.
+            InvalidTarget, NoSuchTag, NoSuchPin, PinLost: `at` names no state.
+            NotOffloaded: The state is one that no commit has yet.
             OutOfWindow: GC keeps that state no longer.
             SeqOutOfRange: `start` lies outside the state.
             Evicted: Retention took the records at `start`.
@@ -329,7 +333,8 @@ class Archive(Owned):
         Raises:
             NoSuchBranch: There is no such branch.
             InvalidTopicName: The name is none.
-            StoreUnreachable, AccessDenied: Nothing was taken over.
+            Fenced: Another takeover came first.
+            SeglogError: What the store raises.
         """
         return self._parts.takeover.topic(check_topic_name(name))
 
@@ -417,7 +422,7 @@ class Archive(Owned):
             NoSuchTopic: The log has no such topic.
             NotTruncatable, SeqOutOfRange: There is nothing to cut there.
             ConcurrentModification: Appends never pause.
-            SeglogError: As `offload` does. After any error, nothing was removed.
+            SeglogError: As `offload` does. If the remote refuses, nothing was removed.
         """
         return self._parts.writer.truncate(name, seq, message)
 
@@ -433,8 +438,9 @@ class Archive(Owned):
             >>> archive.replication.take_over("orders").head_seq  # it was only deleted here
             3
 
-        The call first offloads the whole topic, and reads back the objects that replace its hot copies. It also ends
-        the following of a replica. `replication.sync` or `replication.take_over` brings the topic back.
+        A topic with nothing in the remote is gone for good, with all its records. With `detach`, the call first
+        offloads the whole topic, and reads back the objects that replace its hot copies, so that `replication.sync` or
+        `replication.take_over` brings it back. Of a replica it only ends the following.
 
         Args:
             name: The topic.

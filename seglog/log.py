@@ -99,11 +99,13 @@ def open(
 
     Raises:
         NotADataDirectory: There is no data directory, and `create` is false; or the path is another thing.
-        DirectoryInUse: Another process has the directory open. Its daemon serves it: `seglog.connect("unix:data")`.
+        DirectoryInUse: It is open already. A daemon serves it to other programs: `seglog.connect("unix:data")`.
         DirectoryNotWritable, DirectoryNotReadable: The operating system refuses it.
         DiskFull: There is no room to recover.
         InvalidSetting: seglog.toml has a wrong value.
         WarmStoreRequired: Older segments are in a warm store, and none was given.
+        WarmDirectoryTaken, WarmDirectoryNotApart: The warm directory belongs to another log, or is a part of this one.
+        TooManyOpenFiles, InvalidArgument: The process has no file descriptor left, or the path is too long.
         FileCorrupt, FormatUnsupported: Nothing was changed.
     """
     port = OsFiles() if files is None else files

@@ -169,7 +169,9 @@ class Topic:
             WrittenElsewhere: Another directory writes the topic, or has written the branch.
             NoSuchBranch: The name is that of a branch, and there is none.
             NoSuchTopic: The name is that of a branch, and the log has no archive.
-            RecordTooLarge, InvalidLabel, InvalidSetting, DiskFull, LogClosed: Nothing was appended.
+            AppendsHeld, DiskFull, TopicFull: Nothing was appended. Make room, then repeat.
+            RecordTooLarge: A record is longer than `max_record_bytes`, or all are longer than 1 GiB.
+            InvalidArgument, InvalidLabel, InvalidSetting, ReadOnly, LogClosed: Nothing was appended.
             WriterPoisoned: A write or a sync failed. Open the log again: only recovery knows whether the records are
                 there.
         """
@@ -314,12 +316,14 @@ class Topic:
             An iterator, which reads as it is asked.
 
         Raises:
-            NoSuchTopic, SeqOutOfRange: At once.
+            NoSuchTopic, SeqOutOfRange: At once; all others when the reader gets there.
             Evicted: Retention took records of the range. Continue behind its `gap_to`, or ask with `gaps`.
             Truncated: The records behind this one were truncated, and their seqs are used again.
             ColdTierRequired: The records are in the remote only, and no archive is attached.
-            WarmStoreFailed: The store of older segments does not return them.
+            WarmStoreRequired, WarmStoreFailed: The store of older segments is not there, or does not return them.
             FileCorrupt: A file is damaged below what was durable.
+            ViewOutdated: The log is read-only, and the data has gone since it was opened.
+            SeglogError: What an archive and its store raise, such as `StoreUnreachable` and `InvalidChunk`.
         """
         state = self._engine.state(self.name)
         since_ms, until_ms = selection.get("since_ms"), selection.get("until_ms")
@@ -515,7 +519,7 @@ class Topic:
 
     @checked
     def delete(self, **conditions: Unpack[DeleteArguments]) -> Removed:
-        """Delete the current records that meet each given condition. Durable on return; `undo` takes it back.
+        """Delete the current records that meet each given condition. Durable on return.
 
             >>> orders.append([b"book", b"lamp", b"desk"], tag="eu")
             range(1, 4)
@@ -523,7 +527,8 @@ class Topic:
             >>> [record.seq for record in orders.read()]
             [1]
 
-        If all records of the topic are ephemeral, nothing is written. The deleted records are not counted.
+        `undo` takes it back, or `archive.history` if the topic has an archive. If all records of the topic are
+        ephemeral, nothing is written. The deleted records are not counted.
 
         Args:
             start: The first seq.
@@ -544,6 +549,9 @@ class Topic:
             InvalidSetting: No condition was given.
             InvalidArgument: `end` is below `start`, `grep` is no regular expression, or there are too many seqs.
             ConcurrentModification: A truncation has ended the epoch. Look the records up again.
+            InvalidLabel: `tag` fits no frame.
+            UpgradeNeeded: The directory has a form that knows no deletes by `seqs` and by a range.
+            SeglogError: What `read` raises, while the log looks times and values up.
         """
         where = where_of(conditions, self.epoch, self.seq_at, lambda first, last: self.read(first, last, gaps=True))
         return Removed(None, None, number=self.inner.delete(where).op or None)
@@ -629,7 +637,8 @@ class Topic:
         Raises:
             NoSuchTopic: The topic has no first append yet.
             SeqOutOfRange: `seq` is above `head_seq + 1`.
-            NotTruncatable: `seq` is below records that were evicted or left this disk.
+            NotTruncatable: `seq` is below records that were evicted, or without `keep_history` below records that left
+                this disk or expired.
         """
         write.truncate(self._engine, self.name, seq, None)
 

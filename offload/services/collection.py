@@ -94,7 +94,7 @@ class CollectionService(Owned):
         Raises:
             InvalidKey: The text is no key of the remote.
             NoSuchObject: There is no such object.
-            StoreUnreachable, AccessDenied: Ask again.
+            SeglogError: What the store raises. Ask again.
         """
         relative = key.removeprefix(f"{self._context.store.url}/")
         return collector_of(self._context, retain_s=retain_s, watch=watch).explain(keys.check_key(relative))

@@ -280,6 +280,7 @@ class HistoryService(Owned):
             RecordsGone: Some of the records are gone, and `partial` was not given.
             OutOfWindow: GC does not keep the state before the commit.
             NoSuchTopic, NoSuchBranch: There is none here and in the remote.
+            UpgradeNeeded: The volume has a form that knows no undo.
             SeglogError: As `Archive.offload` does.
         """
         from offload.services.undoing import Undoing

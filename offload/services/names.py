@@ -149,6 +149,7 @@ class BranchService(Owned):
             RecordsAfterFork: main has records that the branch lacks. Choose `carry` or `leave`.
             NoSuchTopic, NoSuchBranch, BranchExists: Nothing was changed.
             KeyChanged, VolumeHasName: Another promotion came first.
+            CarriedOtherwise: The branch has other records than an earlier promotion with `carry` brought there.
             Diverged: Another directory writes one of them.
         """
         from offload.services.promotion import Promotion

@@ -65,7 +65,7 @@ class ReplicationService(Owned):
 
         Raises:
             Diverged, Fenced: Both have changed. `reset` keeps what is only here as a branch.
-            StoreUnreachable, AccessDenied: The state here stays as it was.
+            SeglogError: What the store raises. The state here stays as it was.
         """
         self._log.check_writable()
         with self._locks.of(name):
@@ -112,7 +112,8 @@ class ReplicationService(Owned):
             archive.replication.take_over("orders").append([b"book"])
 
         Raises:
-            Fenced, Diverged: This log has the topic, and another writer owns the volume: `reset` first.
+            Fenced, Diverged: This log has the topic, and another writer owns the volume: `reset` first. Or another
+                takeover came first.
             NoSuchTopic, NoSuchBranch: The remote has none.
         """
         from offload.write.publisher import divergence

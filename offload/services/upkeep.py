@@ -148,7 +148,7 @@ class UpkeepService(Owned):
         Raises:
             NoSuchTopic: The log has no such topic.
             Diverged: Another directory writes the topic now.
-            StoreUnreachable, AccessDenied: Nothing is lost.
+            SeglogError: What the store raises. Nothing is lost.
         """
         return self._rewritten(name, lambda: self._parts.offloader.merge(name, on_bytes=on_bytes))
 
@@ -277,7 +277,7 @@ class UpkeepService(Owned):
 
         Raises:
             ClocksDisagree: The clocks of this machine and of the store differ. Set them first.
-            StoreUnreachable, AccessDenied: The rest waits for the next run.
+            SeglogError: What the store raises. The rest waits for the next run.
         """
         from offload.services.collection import collector_of
 

@@ -165,8 +165,9 @@ class RemoteTopic:
             AppendUnknown: The records may be in or not. Read the head, or repeat the append if it had a key.
             DaemonGone: The daemon does not answer. Nothing was sent.
             DaemonError: The daemon refuses the request, for example because of its token.
-            OtherIncarnation: The topic is another one than at the first append of this object.
-            HeadMoved, ProducerFenced, ProducerGap, BatchForgotten: As `seglog.Topic.append` does.
+            OtherIncarnation: The append has a key or a producer, and the topic is another one than at the first append
+                of this object.
+            SeglogError: As `seglog.Topic.append` does, such as `HeadMoved`, `KeyReused`, `ProducerFenced`, `DiskFull`.
         """
         return (self._append(append_of(self.name, values, self._incarnation, options))).seqs
 
@@ -356,7 +357,8 @@ class RemoteTopic:
         and looks itself. The client does not repeat a delete after a lost answer, because new records may have come.
 
         Raises:
-            DaemonGone: The delete may be done or not. Look, and repeat it with an `end`.
+            DaemonGone: The delete may be done or not, as after any error of the statuses 500 to 504. Look, and repeat
+                it with an `end`.
             DaemonError: The daemon refuses the request.
             SeglogError: As `seglog.Topic.delete` does.
         """
@@ -378,7 +380,7 @@ class RemoteTopic:
         The client does not repeat it after a lost answer, because new records may have come.
 
         Raises:
-            DaemonGone: The truncation may be done or not. Look first.
+            DaemonGone: The truncation may be done or not, as after any error of the statuses 500 to 504. Look first.
             DaemonError: The daemon refuses the request.
         """
         self._driver.ask(truncate_request(self.name, seq))

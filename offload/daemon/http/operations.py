@@ -33,17 +33,17 @@ ERRORS: Final[Mapping[int, str]] = {
     408: "No byte of the body came in time. Send the request again.",
     409: "The request conflicts with the present state: the name is taken, or the topic diverged.",
     410: "Retention removed the records.",
-    412: "The topic ends with another seq. Read its newest records, then decide again.",
+    412: "A condition of the append does not hold: the topic has another head or incarnation. `title` says which.",
     413: "The body or a record is too large. Send fewer records at once.",
     415: "The content type is none that carries records.",
     421: "The daemon does not answer for this host name.",
-    422: "The topic is full: it is at its cap, and refuses appends.",
-    429: "Too many requests in progress. Retry after `Retry-After` seconds.",
+    422: "The topic is at its cap, or a key or a batch comes again with other records.",
+    429: "Too many requests, records of a tenant, or keys of a topic. Retry after `Retry-After` seconds.",
     431: "The head of the request is larger than 64 KiB.",
     500: "Internal error: the daemon, its data or its remote is at fault.",
     501: "A fork needs a remote, and the daemon has none.",
     503: "Temporarily unavailable: the bucket or the disk does not answer, or the daemon is stopping.",
-    507: "The disk is full.",
+    507: "The disk is full, or a tenant is over its quota.",
 }
 """The statuses of errors."""
 
