@@ -28,11 +28,14 @@ from __future__ import annotations
 
 import argparse
 import ast
+import inspect
 import json
 import os
 import re
 import sys
+import textwrap
 import tomllib
+from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
@@ -162,6 +165,45 @@ def errors(group: str) -> str:
     return table(["error", "of", "what happened", "what to do"], error_rows(group))
 
 
+def made_hint(kind: type[BaseException]) -> str:
+    """Return the hint that the `__init__` of a class makes, with `{name}` for what it fills in; "" if it makes none."""
+    if "__init__" not in vars(kind):
+        return ""
+    made = ast.parse(textwrap.dedent(inspect.getsource(kind.__init__)))
+    texts = {
+        node.targets[0].id: node.value
+        for node in ast.walk(made)
+        if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name)
+    }
+    hints = (
+        keyword.value
+        for node in ast.walk(made)
+        if isinstance(node, ast.Call)
+        for keyword in node.keywords
+        if keyword.arg == "hint"
+    )
+    return next(filter(None, (_text_of(hint, texts) for hint in hints)), "")
+
+
+def _text_of(node: ast.expr, texts: Mapping[str, ast.expr]) -> str:
+    match node:
+        case ast.Constant(value=str(text)):
+            return text
+        case ast.JoinedStr(values=parts):
+            return "".join(_text_of(part, texts) for part in parts)
+        case ast.FormattedValue(value=ast.Name(id=name)) if name in texts:
+            return _text_of(texts[name], {})
+        case ast.FormattedValue(value=value):
+            return f"{{{ast.unparse(value)}}}"
+        case ast.BoolOp(values=[*_, last]):
+            return _text_of(last, texts)
+        case ast.IfExp(body=body, orelse=orelse):
+            return "; or: ".join(filter(None, (_text_of(body, texts), _text_of(orelse, texts))))
+        case ast.Name(id=name) if name in texts:
+            return _text_of(texts[name], {})
+    return ""
+
+
 def error_rows(group: str) -> list[list[str]]:
     """Return name, package, what happened and what to do for each class of a group, by name.
 
@@ -179,7 +221,7 @@ def error_rows(group: str) -> list[list[str]]:
         for name, kind in vars(module).items():
             if isinstance(kind, type) and issubclass(kind, root) and kind is not root:
                 what = kind.message or (kind.__doc__ or "").replace("`seglog.errors.", "`") or remarks.get(name, "")
-                told = [re.sub(r"(\{\w+)![rs]\}", r"\1}", cell(text)) for text in (what, kind.hint)]
+                told = [re.sub(r"(\{\w+)![rs]\}", r"\1}", cell(text)) for text in (what, kind.hint or made_hint(kind))]
                 rows.setdefault(name, [f"`{name}`", module.__name__.partition(".")[0], *told])
     return [rows[name] for name in sorted(rows)]
 

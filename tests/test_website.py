@@ -199,6 +199,12 @@ def test_the_page_of_errors_has_each_class_with_what_happened(monkeypatch: pytes
     known = {name for module in (seglog.errors, catalog.errors, offload.errors) for name in module.__all__}
     assert rows.keys() == known - apart
     assert [name for name, what in rows.items() if len(what) < 5] == []
+    # A hint that an error makes from its fields is shown with their names.
+    assert docs.made_hint(catalog.errors.Diverged).endswith(
+        "`seglog reset {topic} --as NAME` makes a branch of the records that the other writer lacks"
+    )
+    assert docs.made_hint(seglog.errors.BatchReused).endswith("begin epoch {epoch + 1} or a higher one with batch 0")
+    assert docs.made_hint(seglog.errors.SeqOutOfRange) == ""
 
 
 # ---------------------------------------------------------------- the site as a whole
