@@ -9,12 +9,12 @@ They happen block by block, each with the output below it.
 A line may end in `|| echo "exit code $?"`: it then fails, with this code. `$(cat FILE)` is the text of that file.
 `2>&1` behind a command of seglog takes its standard error too, and `2> FILE` puts it into a file.
 ```python  a program, in a process of its own
-<!-- daemon -->    from here on a daemon serves the data directory. The port 7373 of the page becomes its own
-<!-- killed -->    the daemon gets SIGKILL, and another one starts
-`systemctl start`, `reload` and `stop seglog`  the same daemon with the settings of the page: its start, SIGHUP, SIGTERM
-`seglog serve &` and `kill %1`  the same start and the same stop, from a shell
+`systemctl start`, `reload` and `stop seglog`  a daemon with the settings of the page: its start, SIGHUP, SIGTERM. The
+           port 7373 of the page becomes its own
+`seglog serve &`, `kill %1` and `kill -9 %1`  the same start and the same stop, from a shell, and SIGKILL
+`cd "$(mktemp -d)" && export …`  nothing: a page runs in a directory of its own anyway
 `init --remote s3://my-bucket/acme`  my-bucket becomes a bucket of a real server
-<!-- the way out takes 4 commands -->    so many commands follow, and no more
+<!-- the way out takes 4 commands -->    so many commands follow up to the next heading, and no more, as the text says
 """
 
 from __future__ import annotations
@@ -32,7 +32,6 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
-import seglog
 from tests.daemons import ServedDirectory, served
 from tests.waiting import wait_until
 from tests.worlds.command import Run
@@ -46,14 +45,21 @@ PAGES = sorted(
     if path.stem not in {"README", "words"}
 )
 PAGES.append(_DOCS / "restore.md")
-_PART = re.compile(r"^```(sh|text|python)\n(.*?)^```$|^<!-- (daemon|killed)() -->$", re.MULTILINE | re.DOTALL)
-_WAY_OUT = re.compile(r"<!-- the way out takes (\d+) commands -->\n(.*)", re.DOTALL)
+_PART = re.compile(r"^```(sh|text|python)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+_WAY_OUT = re.compile(r"^<!-- the way out takes (\d+) commands -->\n(.*?)(?=^## )", re.MULTILINE | re.DOTALL)
 _PORT = ":7373"
 _BUCKET = "my-bucket"
 _MIDDLE_TONES = {"#4a90c2", "#5a9e6f", "#c2853a", "#858585"}  # each is at 3:1 or more on white and on near black
 _CAT = re.compile(r"\$\(cat (\w+)\)")
 _FAILS = ' || echo "exit code $?"'
-_FROM_A_SHELL = {"seglog serve &": "systemctl start seglog", "kill %1": "systemctl stop seglog"}
+_FROM_A_SHELL = {
+    "seglog serve &": "systemctl start seglog",
+    "kill %1": "systemctl stop seglog",
+    "kill -9 %1": "systemctl kill seglog",
+}
+_ELSEWHERE = 'cd "$(mktemp -d)" && export SEGLOG_DIR=data SEGLOG_DAEMON='
+_REHEARSAL = "## Rehearse it\n\nIn an empty directory, never beside real data"
+_NUMBERS = ("", "", "two", "three", "four", "five", "six", "seven")
 
 
 #: The stories that `make test` leaves to the long tests: tests/costs.py bounds how many tests of it start a process.
@@ -89,10 +95,8 @@ def test_a_page_happens_as_it_is_written(page: Path, run: Run, tmp_path: Path, r
                 said = subprocess.run(
                     [sys.executable, "-c", daemon.named(shown)], capture_output=True, check=True
                 ).stdout
-            elif kind == "text":
-                assert re.fullmatch(_pattern(block), said.decode()), f"{block}\n---\n{said.decode()}"
             else:
-                daemon.start_for_story()
+                assert re.fullmatch(_pattern(block), said.decode()), f"{block}\n---\n{said.decode()}"
 
 
 @pytest.mark.parametrize(
@@ -108,13 +112,34 @@ def test_a_page_happens_as_it_is_written(page: Path, run: Run, tmp_path: Path, r
         ("the-record-that-broke-the-consumer", 4),
         ("try-on-a-branch", 6),
         ("two-machines-by-mistake", 7),
+        ("undo-a-bad-delete", 4),
         ("yesterday-at-14-05", 2),
     ],
 )
 def test_the_way_out_of_a_bad_night_is_short(story: str, most: int) -> None:
-    [(bound, way_out)] = _WAY_OUT.findall(STORIES[0].with_stem(story).read_text())
+    text = STORIES[0].with_stem(story).read_text()
+    [(bound, way_out)] = _WAY_OUT.findall(text.partition("\n## The way out\n")[2])
     commands = [line for kind, text in _parts(way_out) if kind == "sh" for line in text.splitlines()]
     assert len(commands) == int(bound) <= most
+    assert f"{_NUMBERS[len(commands)]} commands" in way_out.lower()
+
+
+@pytest.mark.parametrize("story", [pytest.param(path, id=path.stem) for path in STORIES])
+def test_a_story_that_is_pasted_beside_real_data_leaves_it_alone(story: Path) -> None:
+    text = story.read_text()
+    assert _REHEARSAL in text
+    commands = next(block for kind, block in _parts(text) if kind == "sh").splitlines()
+    assert commands[0] == _ELSEWHERE
+    assert text.index(_REHEARSAL) < text.index(_ELSEWHERE)
+    assert text.index("## If it says") > text.rindex("\n```\n")  # nothing is to be run behind it
+
+
+def test_a_page_of_operations_that_is_pasted_beside_real_data_leaves_it_alone() -> None:
+    for page in (path for path in PAGES if path.parent.name == "operate"):
+        commands = next(block for kind, block in _parts(page.read_text()) if kind == "sh").splitlines()
+        assert commands[0] == _ELSEWHERE, page.name
+    for room in ("stories", "operate"):
+        assert "never beside real data" in " ".join((_DOCS / room / "README.md").read_text().split())
 
 
 @pytest.mark.parametrize("room", ["stories", "start", "concepts", "operate"])
@@ -149,7 +174,7 @@ def test_each_drawing_has_a_page_and_reads_on_light_and_dark() -> None:
 
 def _parts(text: str) -> Iterator[tuple[str, str]]:
     for found in _PART.finditer(text):
-        yield found[1] or found[3], found[2] or ""
+        yield found[1], found[2]
 
 
 class _Daemon:
@@ -169,22 +194,15 @@ class _Daemon:
         self._stack.close()
         self._served = None
 
-    def start_for_story(self) -> None:
-        """Start a daemon that offloads only what a call asks for, in the place of the one that runs."""
-        self.close()
-        seglog.open(self._directory / "data").close()
-        bucket = (self._directory / "bucket").as_uri()
-        self._served = self._stack.enter_context(
-            served(self._directory / "data", bucket, OFFLOAD_OFFLOAD_AFTER_S="never")
-        )
-
     def systemctl(self, verb: str) -> None:
         """Do what systemd does with the unit of docs/deploy."""
         if verb == "start":
             self._served = self._stack.enter_context(served(self._directory / "data", ""))
             return
         assert self._served
-        if verb == "reload":
+        if verb == "kill":
+            self.close()
+        elif verb == "reload":
             lines = len(self._served.lines)
             self._served.process.send_signal(signal.SIGHUP)
             wait_until(lambda: any("settings taken" in line for line in self._served.lines[lines:]))
@@ -199,6 +217,8 @@ def _output(line: str, run: Run, directory: Path, daemon: _Daemon) -> bytes:
     """Run one line, a pipe of stages, and return its standard output. Every stage succeeds, but one before `||`."""
     data = b""
     line = _FROM_A_SHELL.get(line, line)
+    if line == _ELSEWHERE:
+        return b""
     if line.startswith("systemctl "):
         verb, unit = line.split()[1:]
         assert unit == "seglog"
