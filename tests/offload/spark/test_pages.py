@@ -26,7 +26,7 @@ def test_each_example_runs(spark_session: SparkSession, tmp_path: Path, monkeypa
     url = (tmp_path / "acme").as_uri()
     orders = TopicArchive(url)
     orders.add([Sample(b"one", "eu"), Sample(b"two", "eu")])
-    TopicArchive(url, "orders", "half", ForkPoint(orders.vid, orders.lsn)).add([Sample(b"three")])
+    TopicArchive(url, "orders", "rescued", ForkPoint(orders.vid, orders.lsn)).add([Sample(b"three")])
     counts, pages = [], programs()
     for program in ("".join(pages["docs/start/README.md"]), "".join(pages["docs/spark.md"])):
         for path in ("s3://my-bucket/acme", "s3://my-bucket/copies"):
