@@ -24,7 +24,6 @@ import pytest
 
 from catalog.errors import CatalogError, ClocksDisagree, StoreUnreachable
 from catalog.format.commit import Commit, ForkPoint
-from catalog.gc import roots
 from catalog.objects.store_time import MOST_OFF_MS
 from catalog.objects.wrapped import WrappedStore
 from catalog.timeline import Lsn, Seq, Target, Time, span
@@ -63,7 +62,6 @@ HISTORIES, SOAK_HISTORIES = 8, 1_500
 @pytest.fixture(autouse=True)
 def _in_turn(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("concurrent.futures.ThreadPoolExecutor", InCaller)
-    monkeypatch.setattr(roots, "ThreadPoolExecutor", InCaller)
 
 
 class _Between(WrappedStore):
