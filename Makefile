@@ -14,7 +14,7 @@ RUN := scripts/isolated.sh
 WORKERS := -n 3 --dist loadfile --no-loadscope-reorder
 
 .DEFAULT_GOAL := help
-.PHONY: help setup check format test test-all coverage slice nightly slices durations test-pythons test-pulsar test-minio test-iam test-streams test-http soak mutants demo bench bench-cli lock proto jar docs site clean
+.PHONY: help setup check format test test-all coverage slice nightly slices durations test-pythons test-pulsar test-spark test-minio test-iam test-streams test-http soak mutants demo bench bench-cli lock proto jar docs site clean
 
 export SEGLOG_TEST_SEED
 
@@ -72,6 +72,9 @@ test-pythons: setup ## what depends on the interpreter, on the newest Python tha
 test-pulsar: setup ## Apache Pulsar's own code reads our objects, and we read its; needs Maven, and a JDK
 	@$(RUN) python -m pytest -m pulsar $(ARGS) tests/interop
 
+test-spark: setup ## the tests of Spark's readers on another Spark: VERSION=3.5, 4.0, 4.1 or 4.2, which pip downloads
+	@$(RUN) python -m tests.offload.spark.other_spark $(VERSION)
+
 test-minio: setup ## the tests that ask an S3 server, with MinIO for it; PART=9 those of that part of the soak
 	@scripts/yardsticks.sh
 	@$(RUN) env TESTS_MINIO="$$($(RUN) sh -c 'command -v minio')" \
@@ -118,7 +121,7 @@ lock: ## work out requirements.lock anew from pyproject.toml; ARGS="--upgrade" f
 proto: setup ## make catalog/schema_pb2.py and .pyi from schema.proto
 	$(RUN) python scripts/proto.py
 
-jar: setup ## make offload/spark/jvm/seglog-spark.jar from the Java sources; needs a JDK
+jar: setup ## make offload/spark/jvm/seglog-spark.jar from the Java sources, for all versions of Spark; needs a JDK and Maven
 	$(RUN) python scripts/jar.py
 
 docs: setup ## make the generated parts of docs/

@@ -133,7 +133,7 @@ def mistakes() -> str:
         module = ast.parse(path.read_text())
         tests = [each for each in module.body if isinstance(each, ast.FunctionDef) and each.name.startswith("test_")]
         rows = [[str(number), *told(path, test)] for number, test in enumerate(tests, start=1)]
-        text += f"\n### {ast.get_docstring(module)}\n{table(['no.', 'mistake', 'outcome'], rows)}"
+        text += f"\n## {ast.get_docstring(module)}\n{table(['no.', 'mistake', 'outcome'], rows)}"
     return text
 
 

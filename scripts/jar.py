@@ -1,10 +1,15 @@
 """Makes offload/spark/jvm/seglog-spark.jar from the Java sources beside it: `make jar`.
 
+One jar serves all versions of Spark. What differs between them lies in the folders `spark-3` and `spark-4`. The other
+sources, in `seglog`, are compiled against each version, and all compilers have to give the same bytes. pip's pyspark is
+one of these versions; Maven brings the others.
+
 The jar is checked in, so that an installation needs no compiler. The same sources and the same release of javac give
 the same bytes: the entries are sorted, not compressed, and have a fixed time. The manifest has a hash of the sources,
-and the minor version of the Spark that they were compiled against.
+and the minor versions of Spark that they were compiled against.
 
 `--check` fails if the jar is not current. Without a javac of the release that made the jar, it compares the hash only.
+`--installed` compiles against pip's pyspark alone, which is enough to try a change.
 """
 
 from __future__ import annotations
@@ -19,10 +24,11 @@ import subprocess
 import sys
 import tempfile
 import zipfile
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
+from typing import NamedTuple
 
-__all__ = ["HOME", "JAR", "build", "class_path", "compile_java", "javac_release", "stale"]
+__all__ = ["HOME", "JAR", "class_path", "compile_java", "javac_release", "stale"]
 
 HOME = Path(__file__).resolve().parent.parent / "offload" / "spark" / "jvm"
 JAR = HOME / "seglog-spark.jar"
@@ -31,6 +37,32 @@ _SERVICE = "META-INF/services/org.apache.spark.sql.sources.DataSourceRegister"
 _PROVIDER = "seglog.spark.SeglogProvider"
 _MANIFEST = "META-INF/MANIFEST.MF"
 _TIME = (1980, 1, 1, 0, 0, 0)  # the earliest that a zip file can hold
+_POM = Path(__file__).with_name("spark-class-path.xml")
+_ONLY_3 = "seglog/spark/Shim3"  # the classes that only Spark 3 compiles
+
+
+class Spark(NamedTuple):
+    """A release of Spark, and its Scala."""
+
+    release: str
+    scala: str
+
+    @property
+    def sources(self) -> list[Path]:
+        """Return the sources that it compiles, in order."""
+        folders = ("seglog", f"spark-{self.release[0]}")
+        return sorted(file for folder in folders for file in (HOME / folder).rglob("*.java"))
+
+
+INSTALLED = Spark(importlib.metadata.version("pyspark"), "2.13")
+SPARKS = (
+    Spark("3.5.9", "2.12"),
+    Spark("3.5.9", "2.13"),
+    Spark("4.0.2", "2.13"),
+    Spark("4.1.1", "2.13"),
+    Spark("4.2.0", "2.13"),
+    INSTALLED,
+)
 
 
 def class_path() -> str:
@@ -39,6 +71,17 @@ def class_path() -> str:
     if found is None or found.origin is None:
         raise SystemExit("pyspark is not installed: pip install 'seglog[spark]'")
     return f"{Path(found.origin).parent / 'jars'}/*"
+
+
+def _class_path_of(spark: Spark) -> str:
+    if spark == INSTALLED:
+        return class_path()
+    with tempfile.TemporaryDirectory() as fresh:
+        answer = Path(fresh) / "class-path"
+        settings = (f"-Dspark.version={spark.release}", f"-Dscala.version={spark.scala}", f"-Dmdep.outputFile={answer}")
+        command = ["mvn", "--batch-mode", "--quiet", "--file", str(_POM), *settings, "dependency:build-classpath"]
+        subprocess.run(command, check=True)
+        return answer.read_text()
 
 
 def javac_release() -> int | None:
@@ -50,47 +93,69 @@ def javac_release() -> int | None:
     return int(found[1]) if found else None
 
 
-def compile_java(sources: Path, into: Path, path: str) -> None:
-    """Compile all Java files below `sources`. A warning is an error."""
-    files = sorted(str(file) for file in sources.rglob("*.java"))
+def compile_java(files: Iterable[Path], into: Path, path: str) -> None:
+    """Compile Java files. A warning is an error."""
     lints = "-Xlint:all,-processing,-classfile,-path"
     options = ["--release", str(RELEASE), "-proc:none", "-encoding", "UTF-8", lints, "-Werror"]
-    done = subprocess.run(
-        ["javac", *options, "-d", str(into), "-cp", path, *files], capture_output=True, text=True, check=False
-    )
+    command = ["javac", *options, "-d", str(into), "-cp", path, *map(str, files)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
         raise SystemExit(f"javac failed:\n{done.stdout}{done.stderr}")
 
 
-def build() -> dict[str, bytes]:
-    """Compile the sources, and return the jar's entries by name."""
+def _compiled(spark: Spark) -> dict[str, bytes]:
+    """Return the classes that one version of Spark gives, by their names in the jar."""
     with tempfile.TemporaryDirectory() as fresh:
-        compile_java(HOME, Path(fresh), class_path())
-        classes = {file.relative_to(fresh).as_posix(): file.read_bytes() for file in Path(fresh).rglob("*.class")}
-    lines = ("Manifest-Version: 1.0", f"Created-By: javac {javac_release()}", _spark(), _sources())
+        compile_java(spark.sources, Path(fresh), _class_path_of(spark))
+        return {file.relative_to(fresh).as_posix(): file.read_bytes() for file in Path(fresh).rglob("*.class")}
+
+
+def _compiled_by_all() -> dict[str, bytes]:
+    """Return the classes of all versions. Fails if two of them give other bytes for a class."""
+    classes: dict[str, bytes] = {}
+    for spark in SPARKS:
+        for name, body in _compiled(spark).items():
+            if classes.setdefault(name, body) != body:
+                raise SystemExit(f"Spark {spark.release} with Scala {spark.scala} gives another {name}: see Shim.java")
+    return classes
+
+
+def _entries(classes: Mapping[str, bytes]) -> dict[str, bytes]:
+    """Return the entries of the jar by name."""
+    lines = ("Manifest-Version: 1.0", f"Created-By: javac {javac_release()}", _sparks(), _sources())
     manifest = "".join(f"{line}\n" for line in lines)
     return {_MANIFEST: manifest.encode(), _SERVICE: f"{_PROVIDER}\n".encode(), **classes}
 
 
 def stale(*, compiles: bool = True) -> str | None:
     """Return why the jar is not current; None if it is. Without `compiles`, compare the hash of the sources only."""
-    with zipfile.ZipFile(JAR) as jar:
-        found = {name: jar.read(name) for name in jar.namelist()}
+    found = _content()
     manifest = found[_MANIFEST].decode()
     if f"{_sources()}\n" not in manifest:
         return "it was made of other sources"
-    if f"{_spark()}\n" not in manifest:
-        return "it was made for another Spark"
+    if f"{_sparks()}\n" not in manifest:
+        return "it was made for other versions of Spark"
     if not compiles or f"Created-By: javac {javac_release()}\n" not in manifest:
         return None
-    fresh = build()
+    fresh = _entries(_with_kept(_compiled(INSTALLED)))
     other = sorted(name for name in found.keys() | fresh.keys() if found.get(name) != fresh.get(name))
     return f"javac gives another {', '.join(other)}" if other else None
 
 
-def _spark() -> str:
-    """Return the line with the minor version of pip's pyspark."""
-    return f"Spark-Version: {'.'.join(importlib.metadata.version('pyspark').split('.')[:2])}"
+def _content() -> dict[str, bytes]:
+    with zipfile.ZipFile(JAR) as jar:
+        return {name: jar.read(name) for name in jar.namelist()}
+
+
+def _with_kept(classes: Mapping[str, bytes]) -> dict[str, bytes]:
+    """Return what pip's pyspark compiled, with the classes of the jar that it cannot compile."""
+    return {**classes, **{name: body for name, body in _content().items() if name.startswith(_ONLY_3)}}
+
+
+def _sparks() -> str:
+    """Return the line with the minor versions of Spark."""
+    minors = dict.fromkeys(spark.release.rpartition(".")[0] for spark in SPARKS)
+    return f"Spark-Versions: {' '.join(minors)}"
 
 
 def _sources() -> str:
@@ -111,17 +176,20 @@ def _write(entries: Mapping[str, bytes]) -> None:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--check", action="store_true", help="change nothing; fail if the jar is not current")
-    if not parser.parse_args().check:
-        if javac_release() is None:
-            print("there is no javac on the PATH: install a JDK of release 17 or newer", file=sys.stderr)
+    parser.add_argument("--installed", action="store_true", help="compile against pip's pyspark alone")
+    options = parser.parse_args()
+    if options.check:
+        if reason := stale():
+            print(f"{JAR.name} is not current: {reason}. Run `make jar`", file=sys.stderr)
             return 1
-        _write(build())
         return 0
-    if reason := stale():
-        print(f"{JAR.name} is not current: {reason}. Run `make jar`", file=sys.stderr)
-        return 1
+    for tool in ("javac",) if options.installed else ("javac", "mvn"):
+        if shutil.which(tool) is None:
+            print(f"there is no {tool} on the PATH: install a JDK of release 17 or newer, and Maven", file=sys.stderr)
+            return 1
+    _write(_entries(_with_kept(_compiled(INSTALLED)) if options.installed else _compiled_by_all()))
     return 0
 
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import subprocess
 import sys
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -117,6 +119,16 @@ def test_a_page_without_a_heading_or_a_sentence_is_refused() -> None:
         website.title("text\n")
     with pytest.raises(ValueError, match="sentence"):
         website.summary("# A\n\n| a |\n| --- |\n")
+
+
+def test_headings_skip_no_level_and_each_column_of_a_table_has_a_title(texts: dict[str, str]) -> None:
+    """Who listens to a page goes by them."""
+    for page, text in texts.items():
+        prose = re.sub(r"^(`{3,}|~{3,}).*?^\1", "", text, flags=re.MULTILINE | re.DOTALL)
+        levels = [len(each) for each in re.findall(r"^(#+) ", prose, flags=re.MULTILINE)]
+        assert all(level <= before + 1 for before, level in pairwise(levels)), page
+        for titles in re.findall(r"^\|(.*)\|\n\|(?: ?:?-+:? ?\|)+$", prose, flags=re.MULTILINE):
+            assert all(title.strip() for title in titles.split("|")), (page, titles)
 
 
 def test_llms_txt_names_each_page_with_a_line(texts: dict[str, str]) -> None:

@@ -251,7 +251,8 @@ def _await_executors(session: Any) -> None:
 
 def _tasks_of_executors(session: Any) -> Mapping[str, int]:
     """Return the number of tasks of each executor. In local mode the driver is the only one."""
-    jvm, context = session._jvm, session.sparkContext._jsc.sc()  # noqa: SLF001 - pyspark has no other way to them
-    executors = jvm.scala.jdk.javaapi.CollectionConverters.asJava(context.statusStore().executorList(True))
-    counts = {executor.id(): executor.totalTasks() for executor in executors}
+    context = session.sparkContext._jsc.sc()  # noqa: SLF001 - pyspark has no other way to it
+    executors = context.statusStore().executorList(True)
+    each = (executors.apply(number) for number in range(executors.size()))
+    counts = {executor.id(): executor.totalTasks() for executor in each}
     return counts if context.isLocal() else {name: count for name, count in counts.items() if name != "driver"}

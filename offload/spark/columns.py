@@ -18,6 +18,7 @@ With `includeMetadata`:
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from offload.errors import InvalidOption
@@ -60,6 +61,20 @@ def export_schema() -> pa.Schema:
 
     schema = arrow_schema().append(pa.field("lsn", pa.int64()))
     return pa.schema([schema.field(name) for name in EXPORT_COLUMNS])
+
+
+def arrow_schema_of(columns: Iterable[tuple[str, str]]) -> pa.Schema:
+    """Return the Arrow schema that Spark expects of columns, given as names and Spark's simple names of their types."""
+    import pyarrow as pa
+
+    types = {
+        "string": pa.string(),
+        "bigint": pa.int64(),
+        "int": pa.int32(),
+        "timestamp": pa.timestamp("us", tz="UTC"),
+        "binary": pa.binary(),
+    }
+    return pa.schema([pa.field(name, types[kind]) for name, kind in columns])
 
 
 def columns_of(options: ReadOptions) -> tuple[Column, ...]:

@@ -6,8 +6,8 @@ REGISTER-1  Both readers are `seglog`, and Spark prefers the one in the JVM. Tha
 REGISTER-2  The jar joins the class loader of the driver's application, because Spark's own threads look there for the
     classes of metrics. `addJar` brings it to executors of other processes.
 REGISTER-3  Without the jar, without access to the driver's JVM, on another Spark, or without a planner, the reader in
-    Python serves. One log line says so and why.
-REGISTER-4  The jar serves the minor version of Spark that it was compiled against, as its manifest names it. Spark
+    Python serves. One log line says so and why. Spark 3.5 has no sources in Python: there the call fails instead.
+REGISTER-4  The jar serves the minor versions of Spark that it was compiled against, as its manifest names them. Spark
     changes the classes below a data source in its minor versions. The jar would load and then fail within a query.
 """
 
@@ -21,10 +21,10 @@ from typing import Any
 
 from pyspark.errors import AnalysisException
 
-from offload.spark.source import PythonDataSource, SeglogDataSource
+from offload.errors import InvalidOption
 
 JAR = Path(__file__).parent / "jvm" / "seglog-spark.jar"
-_MANIFEST, _SPARK = "META-INF/MANIFEST.MF", "Spark-Version: "
+_MANIFEST, _SPARKS = "META-INF/MANIFEST.MF", "Spark-Versions: "
 _TAKEN = "DATA_SOURCE_ALREADY_EXISTS"
 _LOADER = "org.apache.spark.util.MutableURLClassLoader"
 _log = logging.getLogger(__name__)
@@ -33,38 +33,63 @@ _log = logging.getLogger(__name__)
 def register(spark: Any) -> str:
     """Make `format("seglog")` work in the session. Return the reader that serves by default: `jvm` or `python`.
 
+        from offload.spark import register
+
+        reader = register(spark)
+
     A second call does no harm. A new SparkContext needs a new call.
+
+    Args:
+        spark: a session of Spark 3.5 or newer, also of Spark Connect.
+
+    Returns:
+        `jvm` or `python`. If it is `python`, a line in the log says why.
+
+    Raises:
+        InvalidOption: Spark 3.5 cannot use the reader in the JVM, and has no sources in Python.
     """
     reason = why_python(spark)
     if reason is None:
         return "jvm"
+    if not hasattr(spark, "dataSource"):
+        hint = "start Spark with --jars and the path of offload.spark.registration.JAR"
+        raise InvalidOption("format", f"Spark {spark.version} has no sources in Python, and {reason}", hint=hint)
     _log.warning("the reader in Python serves format('seglog'), because %s", reason)
     return "python"
 
 
 def why_python(spark: Any) -> str | None:
     """Register both readers. Return why the JVM reader cannot serve; None if it serves."""
-    spark.dataSource.register(PythonDataSource)
+    has_jar = hasattr(spark, "dataSource") and not _register_python(spark)
     try:
-        spark.dataSource.register(SeglogDataSource)
-    except AnalysisException as refusal:  # the jar is on `spark.jars`, and serves the name
-        if refusal.getCondition() != _TAKEN:
-            raise
-    try:
-        return _register_jvm(spark)
+        return _register_jvm(spark, has_jar=has_jar)
     except Exception as error:  # py4j has several roots of errors, and Spark Connect has others
         return str(error).splitlines()[0]
 
 
-def _register_jvm(spark: Any) -> str | None:
+def _register_python(spark: Any) -> bool:
+    """Register the sources in Python. Return False if the jar on `spark.jars` serves the name."""
+    from offload.spark.source import PythonDataSource, SeglogDataSource  # imported late: Spark 3.5 lacks its needs
+
+    spark.dataSource.register(PythonDataSource)
+    try:
+        spark.dataSource.register(SeglogDataSource)
+    except AnalysisException as refusal:
+        if refusal.getCondition() != _TAKEN:
+            raise
+        return False
+    return True
+
+
+def _register_jvm(spark: Any, *, has_jar: bool) -> str | None:
     """Return why the JVM reader cannot serve; None if it serves."""
+    if not hasattr(spark, "_jvm"):
+        return None if has_jar else "this session of Spark Connect has no jar: start its server with --jars"
     if not JAR.exists():
         return f"there is no {JAR}"
-    if not hasattr(spark, "_jvm"):
-        return "a session of Spark Connect gives no access to the driver's JVM"
-    made_for = _made_for()
-    if not f"{spark.version}.".startswith(f"{made_for}."):
-        return f"the jar is made for Spark {made_for}, and this is Spark {spark.version}"
+    served = versions()
+    if ".".join(spark.version.split(".")[:2]) not in served:
+        return f"the jar is made for Spark {', '.join(served)}, and this is Spark {spark.version}"
     jvm, context = spark._jvm, spark.sparkContext._jsc  # noqa: SLF001 - pyspark has no other way to the driver's JVM
     loader = _application_loader(jvm)
     if loader is None:
@@ -81,11 +106,11 @@ def _register_jvm(spark: Any) -> str | None:
     return None
 
 
-def _made_for() -> str:
-    """Return the minor version of Spark that the jar is made for, such as 4.3."""
+def versions() -> list[str]:
+    """Return the minor versions of Spark that the jar is made for, such as 4.3."""
     with zipfile.ZipFile(JAR) as jar:
         manifest = jar.read(_MANIFEST).decode()
-    return next(line.removeprefix(_SPARK) for line in manifest.splitlines() if line.startswith(_SPARK))
+    return next(line.removeprefix(_SPARKS) for line in manifest.splitlines() if line.startswith(_SPARKS)).split()
 
 
 def _application_loader(jvm: Any) -> Any:

@@ -28,7 +28,7 @@ from pyspark.sql.types import (
 )
 
 from offload.errors import InvalidOption
-from offload.spark.columns import NEVER_NULL, columns_of
+from offload.spark.columns import NEVER_NULL, arrow_schema_of, columns_of
 from offload.spark.options import ReadOptions, parse_options
 from offload.spark.stream_options import parse_any_options, parse_stream_options
 
@@ -143,14 +143,13 @@ def _check_schema(options: ReadOptions, schema: StructType) -> None:
 
 def read_partition(partition: InputPartition, schema: StructType) -> Iterator[pa.RecordBatch]:
     """Return the rows of a task, in the columns of `schema`. Raises as `offload.spark.scan.scan`."""
-    if partition.value is None:  # Spark's own, in place of an empty list
+    if partition is None or partition.value is None:  # Spark's own, in place of an empty list
         return iter(())
-    from pyspark.sql.pandas.types import to_arrow_schema
-
     from offload.spark.messages import decode_task
     from offload.spark.scan import scan
 
-    return scan(decode_task(partition.value), to_arrow_schema(schema, timezone="UTC"))
+    columns = ((field.name, field.dataType.simpleString()) for field in schema.fields)
+    return scan(decode_task(partition.value), arrow_schema_of(columns))
 
 
 def _served(options: ReadOptions) -> ReadOptions:

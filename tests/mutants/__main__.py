@@ -84,7 +84,7 @@ class Copy:
 
     def _make_jar(self) -> tuple[int, str]:
         """Return an exit code that is none of pytest's if javac refuses the sources, and its output."""
-        command = [sys.executable, "-B", "scripts/jar.py"]
+        command = [sys.executable, "-B", "scripts/jar.py", "--installed"]
         done = subprocess.run(command, cwd=self._folder, capture_output=True, text=True, check=False)
         return _UNMADE if done.returncode else _PASSED, done.stdout + done.stderr
 

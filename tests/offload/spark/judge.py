@@ -46,7 +46,7 @@ def judge(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Judge]:
         pytest.skip("javac is not here: the judge cannot be compiled")
     classes = tmp_path_factory.mktemp("judge")
     path = f"{JAR}:{class_path()}"
-    compile_java(_SOURCES, classes, path)
+    compile_java(sorted(_SOURCES.rglob("*.java")), classes, path)
     command = ["java", "-Xmx256m", *OF_A_SHORT_RUN.split(), "-cp", f"{classes}:{path}", "seglog.spark.Judge"]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
         yield Judge(process)

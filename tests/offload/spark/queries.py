@@ -6,15 +6,13 @@ from collections.abc import Iterable
 from typing import Any
 
 import pyarrow as pa
-from pyspark.sql.pandas.types import to_arrow_schema
-from pyspark.sql.types import StructType
 
+from offload.spark.columns import arrow_schema_of, columns_of
 from offload.spark.messages import decode_task, encode_task
 from offload.spark.options import ReadOptions, parse_options
 from offload.spark.pin import Pin
 from offload.spark.plan import Plan, Query, pin, plan
 from offload.spark.scan import scan
-from offload.spark.source import schema_of
 from offload.spark.task import Filter
 
 __all__ = ["arrow_schema", "planned", "read", "rows_of"]
@@ -22,9 +20,8 @@ __all__ = ["arrow_schema", "planned", "read", "rows_of"]
 
 def arrow_schema(options: ReadOptions, columns: Iterable[str] | None = None) -> pa.Schema:
     """Return the Arrow schema of some columns, by default all that the options give."""
-    whole = schema_of(options)
-    wanted = whole if columns is None else StructType([whole[name] for name in columns])
-    return to_arrow_schema(wanted, timezone="UTC")
+    whole = {column.name: (column.name, column.type) for column in columns_of(options)}
+    return arrow_schema_of(whole[name] for name in columns or whole)
 
 
 def planned(

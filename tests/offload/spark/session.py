@@ -7,13 +7,19 @@ import signal
 import sys
 from collections.abc import Iterator
 
+import pyspark
 import pytest
 from pyspark.sql import SparkSession
 
 from offload.spark import register
 from tests.s3_server import ACCESS_KEY, REGION, SECRET_KEY
 
-__all__ = ["OF_A_SHORT_RUN", "spark", "spark_session"]
+__all__ = ["OF_A_SHORT_RUN", "SPARK", "needs_python_sources", "spark", "spark_session"]
+
+SPARK = tuple(int(number) for number in pyspark.__version__.split(".")[:2])
+"""The minor version of the Spark that runs. `make test-spark` tries others than the one of the lock file."""
+
+needs_python_sources = pytest.mark.skipif(SPARK < (4, 0), reason="Spark 3.5 has no sources in Python")
 
 # The run ends before the second compiler pays back its cost. A small heap needs no threads that collect it.
 OF_A_SHORT_RUN = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xshare:auto"
@@ -53,6 +59,7 @@ def spark_session(s3_endpoint: str) -> Iterator[SparkSession]:
     session = builder.getOrCreate()
     signal.signal(signal.SIGINT, own_ctrl_c)  # the session takes it, and would have it in each later test too
     session.sparkContext.setLogLevel("OFF")
+    assert session.version.startswith(os.environ.get("SEGLOG_TEST_SPARK", ""))
     assert register(session) == "jvm"
     yield session
     session.stop()

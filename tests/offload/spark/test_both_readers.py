@@ -15,7 +15,7 @@ from tests.faults.stride import every
 from tests.offload.samples import Sample
 from tests.offload.spark.archives import NOW_MS, TopicArchive
 from tests.offload.spark.queries import read
-from tests.seams.spark import driver_jvm, query_execution
+from tests.seams.spark import query_execution
 
 TAGS = (None, "", "eu", "eu-west", "gr\u00fc\u00df", "us")
 PAIR_STEP = 12  # each twelfth pair, and each in the soak: a query costs some tenths of a second
@@ -220,9 +220,7 @@ def test_a_limit_gives_so_many_rows_of_the_front(spark: SparkSession, url: str):
 @pytest.mark.long
 def test_the_statistics_are_those_of_the_plan(spark_session: SparkSession, url: str):
     frame = load(spark_session, url, {})
-    [scan] = driver_jvm(spark_session).scala.jdk.javaapi.CollectionConverters.asJava(
-        query_execution(frame).optimizedPlan().collectLeaves()
-    )
+    scan = query_execution(frame).optimizedPlan().collectLeaves().head()
     spark_session.conf.set("spark.sql.cbo.enabled", "true")  # otherwise Spark keeps the bytes only
     try:
         assert f"rowCount={len(read(url))}" in scan.stats().toString()

@@ -16,6 +16,7 @@ from offload.spark.options import Verify
 from tests.offload.samples import Sample, encode_object, frames_of_samples
 from tests.offload.spark.decoder_cases import DATA, INDEX, Case, are_same, b64, case_of
 from tests.offload.spark.judge import Judge
+from tests.offload.spark.session import SPARK
 from tests.work import amounts
 
 pytestmark = pytest.mark.long  # because all tests of the judge share a JVM of their own
@@ -82,6 +83,8 @@ def test_every_flipped_byte_and_every_cut_of_a_trailer_gives_the_same(judge: Jud
 @pytest.mark.parametrize("codec", Codec)
 def test_fewer_checks_let_the_same_damage_through(judge: Judge, codec: Codec, verify: Verify, amount: int):
     """Bits of both objects are changed, spread over all places. The objects are also cut there."""
+    if verify is Verify.NONE and SPARK < (4, 0):
+        pytest.skip("its zstd takes a changed bit that the newer one of Python refuses")
     case = case_of(codec)
     judge.ask(**case.question())
     shown, whole = 0, case.expected()["rows"]

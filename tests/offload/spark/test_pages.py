@@ -13,6 +13,7 @@ from catalog.format.commit import ForkPoint
 from scripts.snippets import programs
 from tests.offload.samples import Sample
 from tests.offload.spark.archives import TopicArchive
+from tests.offload.spark.session import needs_python_sources
 
 
 def test_the_way_in_for_analysts_is_one_block_of_spark() -> None:
@@ -21,6 +22,7 @@ def test_the_way_in_for_analysts_is_one_block_of_spark() -> None:
 
 
 @pytest.mark.long
+@needs_python_sources  # some of the examples write
 def test_each_example_runs(spark_session: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "environ", dict(os.environ))  # an example gives the driver a profile, for good
     url = (tmp_path / "acme").as_uri()

@@ -17,10 +17,11 @@ import pytest
 from pyspark.errors import AnalysisException
 from pyspark.sql import SparkSession
 
+from offload.errors import InvalidOption
 from offload.spark import register, registration
 from tests.offload.samples import Sample
 from tests.offload.spark.archives import TopicArchive
-from tests.offload.spark.session import OF_A_SHORT_RUN
+from tests.offload.spark.session import OF_A_SHORT_RUN, SPARK, needs_python_sources
 from tests.seams.spark import driver_jvm, end_planners, planners, query_execution, status_store
 
 _WITH_JAR = """
@@ -86,6 +87,7 @@ def script(path: Path, *lines: str) -> str:
     return str(path)
 
 
+@needs_python_sources
 def test_both_readers_serve_one_session_and_a_second_call_does_no_harm(spark_session: SparkSession, url: str):
     assert register(spark_session) == "jvm"
     load = spark_session.read.format("seglog").option("topic", "orders")
@@ -98,6 +100,7 @@ def test_both_readers_serve_one_session_and_a_second_call_does_no_harm(spark_ses
     assert spark_session.newSession().read.format("seglog").option("topic", "orders").load(url).count() == 300
 
 
+@needs_python_sources
 @pytest.mark.long
 def test_a_session_with_the_jar_on_spark_jars_registers_and_then_writes(url: str, tmp_path: Path):
     """Spark refuses a source in Python under the name that such a jar has."""
@@ -175,6 +178,7 @@ def test_no_python_is_an_error_that_says_what_to_do(spark_session: SparkSession,
         seqs(spark_session, url)
 
 
+@needs_python_sources
 @pytest.mark.long
 def test_without_a_planner_the_python_reader_serves_and_one_line_says_so(
     spark_session: SparkSession,
@@ -195,6 +199,7 @@ def test_without_a_planner_the_python_reader_serves_and_one_line_says_so(
     assert sorted(seqs(spark_session, url)) == list(range(1, 301))
 
 
+@needs_python_sources
 @pytest.mark.long
 def test_without_the_jar_the_python_reader_serves(
     spark_session: SparkSession,
@@ -207,15 +212,31 @@ def test_without_the_jar_the_python_reader_serves(
     assert "there is no" in caplog.text
 
 
+@needs_python_sources
 @pytest.mark.long
-@pytest.mark.parametrize("version", ["4.2.9", "4.30.0"])
+@pytest.mark.parametrize("version", ["3.4.9", "4.30.0"])
 def test_on_another_spark_than_the_jars_the_python_reader_serves(
     spark_session: SparkSession, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, version: str
 ):
     monkeypatch.setattr(spark_session, "version", version)
     assert register(spark_session) == "python"
     [line] = caplog.records
-    assert line.getMessage().endswith(f"because the jar is made for Spark 4.3, and this is Spark {version}")
+    versions = "3.5, 4.0, 4.1, 4.2, 4.3"
+    assert line.getMessage().endswith(f"because the jar is made for Spark {versions}, and this is Spark {version}")
+
+
+@pytest.mark.skipif(SPARK >= (4, 0), reason="the reader in Python serves there")
+def test_on_spark_3_a_jar_that_cannot_serve_is_an_error_that_says_what_to_do(
+    spark_session: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, url: str
+):
+    with monkeypatch.context() as patched:
+        patched.setattr(registration, "JAR", tmp_path / "no.jar")
+        with pytest.raises(InvalidOption, match=r"has no sources in Python, and there is no .*no\.jar"):
+            register(spark_session)
+    write = spark_session.range(5).selectExpr("cast(id as string) value").write.format("seglog").mode("append")
+    with pytest.raises(AnalysisException, match=r"NotInstalled: writes .* need sources in Python"):
+        write.option("topic", "orders").save(url)
+    assert register(spark_session) == "jvm"
 
 
 @pytest.mark.long
@@ -225,7 +246,7 @@ def test_the_metrics_of_a_scan_reach_sparks_status_store(spark_session: SparkSes
     store = status_store(spark_session)
     deadline = time.monotonic() + 60
     while time.monotonic() < deadline:
-        metrics = _metrics_of_last(spark_session, store)
+        metrics = _metrics_of_last(store)
         if metrics.get("ranged GETs"):
             break
         time.sleep(0.2)
@@ -235,11 +256,11 @@ def test_the_metrics_of_a_scan_reach_sparks_status_store(spark_session: SparkSes
     assert 0 < int(metrics["bytes read from the store"].replace(",", "")) < 5_000
 
 
-def _metrics_of_last(spark: SparkSession, store: Any) -> dict[str, str]:
-    executions = driver_jvm(spark).scala.jdk.javaapi.CollectionConverters.asJava(store.executionsList())
-    last = executions[len(executions) - 1]
-    values = driver_jvm(spark).scala.jdk.javaapi.CollectionConverters.asJava(store.executionMetrics(last.executionId()))
+def _metrics_of_last(store: Any) -> dict[str, Any]:
+    last = store.executionsList().last()
+    values, metrics = store.executionMetrics(last.executionId()), last.metrics()
     found = {}
-    for metric in driver_jvm(spark).scala.jdk.javaapi.CollectionConverters.asJava(last.metrics()):
-        found[metric.name()] = values.get(metric.accumulatorId())
+    for metric in (metrics.apply(number) for number in range(metrics.size())):
+        value = values.get(metric.accumulatorId())
+        found[metric.name()] = value.get() if value.isDefined() else None
     return found

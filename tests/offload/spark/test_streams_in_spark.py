@@ -97,7 +97,7 @@ def test_a_stream_that_runs_takes_new_commits_and_stops_without_an_error(
         query.processAllAvailable()
         assert sink.taken() == [[("orders", 5)]]
         if reader == "jvm":
-            assert query.lastProgress.sources[0].description == "seglog orders"
+            assert query.lastProgress["sources"][0]["description"] == "seglog orders"
     finally:
         query.stop()
     assert query.exception() is None

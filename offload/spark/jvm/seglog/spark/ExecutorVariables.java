@@ -21,8 +21,9 @@ final class ExecutorVariables {
 
     /** Set them in the environment of a process. */
     static void putInto(Map<String, String> environment) {
-        scala.jdk.javaapi.CollectionConverters.asJava(conf().getExecutorEnv())
-                .forEach(variable -> environment.put(variable._1(), variable._2()));
+        for (scala.Tuple2<String, String> variable : conf().getAllWithPrefix(PREFIX)) {
+            environment.put(variable._1(), variable._2());
+        }
     }
 
     private static SparkConf conf() {

@@ -3,12 +3,9 @@ package seglog.spark;
 import java.io.EOFException;
 import java.io.FileNotFoundException;
 import java.io.IOException;
-import java.nio.ByteBuffer;
-import java.util.ArrayList;
 import java.util.List;
 import org.apache.hadoop.conf.Configuration;
 import org.apache.hadoop.fs.FSDataInputStream;
-import org.apache.hadoop.fs.FileRange;
 import org.apache.hadoop.fs.FileSystem;
 import org.apache.hadoop.fs.LocalFileSystem;
 import org.apache.hadoop.fs.Path;
@@ -59,7 +56,7 @@ final class HadoopBytes implements ByteSource {
     /** A client that was told the length may say of an absent object that it ended. Its status then tells. */
     private byte[][] found(Path path, String key, List<ByteRange> ranges) throws IOException {
         try (FSDataInputStream stream = open(path, ranges.get(ranges.size() - 1).end())) {
-            return readVectored(stream, ranges);
+            return Shim.get().readAll(stream, ranges);
         } catch (EOFException cut) {
             throw ended(key, files.getFileStatus(path).getLen(), ranges);
         }
@@ -68,29 +65,8 @@ final class HadoopBytes implements ByteSource {
     private FSDataInputStream open(Path path, long end) throws IOException {
         return Threads.result(files.openFile(path)
                 .opt(POLICY, "random")
-                .optLong(LENGTH, end)
+                .opt(LENGTH, Long.toString(end))
                 .build());
-    }
-
-    private static byte[][] readVectored(FSDataInputStream stream, List<ByteRange> ranges) throws IOException {
-        List<FileRange> asked = new ArrayList<>();
-        ranges.forEach(range -> asked.add(FileRange.createFileRange(range.offset(), range.length())));
-        stream.readVectored(asked, ByteBuffer::allocate);
-        byte[][] found = new byte[asked.size()][];
-        for (int number = 0; number < found.length; number++) {
-            found[number] = whole(Threads.result(asked.get(number).getData()));
-        }
-        return found;
-    }
-
-    /** Return the bytes of a buffer. A stream that joined ranges gives parts of a larger array. */
-    private static byte[] whole(ByteBuffer found) {
-        if (found.hasArray() && found.array().length == found.remaining()) {
-            return found.array();
-        }
-        byte[] bytes = new byte[found.remaining()];
-        found.get(bytes);
-        return bytes;
     }
 
     /** Return the error of the first range that reaches beyond the end of the object. */

@@ -30,8 +30,11 @@ final class Load {
     /** Return the options, with their names in lower case, as Python gets them. */
     static Map<String, String> options(scala.collection.immutable.Map<String, String> parameters) {
         Map<String, String> options = new HashMap<>();
-        scala.jdk.javaapi.CollectionConverters.asJava(parameters)
-                .forEach((name, value) -> options.put(name.toLowerCase(Locale.ROOT), value));
+        scala.collection.Iterator<scala.Tuple2<String, String>> given = parameters.iterator();
+        while (given.hasNext()) {
+            scala.Tuple2<String, String> option = given.next();
+            options.put(option._1().toLowerCase(Locale.ROOT), option._2());
+        }
         return options;
     }
 

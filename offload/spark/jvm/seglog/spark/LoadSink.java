@@ -2,10 +2,8 @@ package seglog.spark;
 
 import java.util.HashMap;
 import java.util.Map;
-import org.apache.spark.rdd.RDD;
 import org.apache.spark.sql.Dataset;
 import org.apache.spark.sql.Row;
-import org.apache.spark.sql.catalyst.InternalRow;
 import org.apache.spark.sql.execution.streaming.Sink;
 
 /**
@@ -34,13 +32,6 @@ final class LoadSink implements Sink {
         Map<String, String> all = new HashMap<>(options);
         String query = data.sparkSession().sparkContext().getLocalProperty(QUERY_ID);
         all.put(KEY, query + ":" + batchId);
-        Load.run(ofBatch(data), all);
-    }
-
-    /** Return the rows of a micro-batch as a DataFrame of its own. Spark allows only one action on the micro-batch. */
-    private static Dataset<Row> ofBatch(Dataset<Row> data) {
-        org.apache.spark.sql.classic.Dataset<Row> classic = (org.apache.spark.sql.classic.Dataset<Row>) data;
-        RDD<InternalRow> rows = classic.queryExecution().toRdd();
-        return classic.sparkSession().internalCreateDataFrame(rows, data.schema(), false);
+        Load.run(Shim.get().ofBatch(data), all);
     }
 }

@@ -6,6 +6,7 @@ import org.apache.spark.sql.connector.catalog.Column;
 import org.apache.spark.sql.connector.catalog.SupportsRead;
 import org.apache.spark.sql.connector.catalog.TableCapability;
 import org.apache.spark.sql.connector.read.ScanBuilder;
+import org.apache.spark.sql.types.StructType;
 import org.apache.spark.sql.util.CaseInsensitiveStringMap;
 
 /** The table of the Python source, without its writes: they need the rows of each partition, which Spark does not give. */
@@ -25,6 +26,13 @@ final class PythonReads implements SupportsRead {
     @Override
     public String name() {
         return table.name();
+    }
+
+    /** Older versions of Spark ask this, and not {@link #columns}. */
+    @Override
+    @SuppressWarnings("deprecation")
+    public StructType schema() {
+        return table.schema();
     }
 
     @Override

@@ -6,12 +6,10 @@ import org.apache.spark.sql.Dataset;
 import org.apache.spark.sql.Row;
 import org.apache.spark.sql.SQLContext;
 import org.apache.spark.sql.SaveMode;
-import org.apache.spark.sql.classic.SparkSession;
 import org.apache.spark.sql.connector.catalog.SupportsRead;
 import org.apache.spark.sql.connector.catalog.Table;
 import org.apache.spark.sql.connector.catalog.TableProvider;
 import org.apache.spark.sql.connector.expressions.Transform;
-import org.apache.spark.sql.execution.datasources.v2.python.PythonDataSourceV2;
 import org.apache.spark.sql.execution.streaming.Sink;
 import org.apache.spark.sql.sources.BaseRelation;
 import org.apache.spark.sql.sources.CreatableRelationProvider;
@@ -43,7 +41,7 @@ public final class SeglogProvider
     private static final String DEFAULT_READER = "seglog.reader";
 
     private Question question;
-    private PythonDataSourceV2 python;
+    private TableProvider python;
 
     @Override
     public String shortName() {
@@ -75,22 +73,38 @@ public final class SeglogProvider
             throw SparkErrors.shown(new PlannerFailure(
                     "InvalidOption", "option mode: records are only appended", "use mode(\"append\")"));
         }
+        python(); // refuses before the rows are computed
         Load.run(data, Load.options(parameters));
         return new LoadedRelation(context, data.schema());
     }
 
-    @Override
+    /** Spark with Scala 2.13 calls this one. */
     public Sink createSink(
             SQLContext context,
             scala.collection.immutable.Map<String, String> parameters,
             scala.collection.immutable.Seq<String> partitionColumns,
             OutputMode outputMode) {
-        if (!outputMode.equals(OutputMode.Append()) || !partitionColumns.isEmpty()) {
+        return sink(parameters, partitionColumns.isEmpty(), outputMode);
+    }
+
+    /** Spark with Scala 2.12 calls this one. */
+    public Sink createSink(
+            SQLContext context,
+            scala.collection.immutable.Map<String, String> parameters,
+            scala.collection.Seq<String> partitionColumns,
+            OutputMode outputMode) {
+        return sink(parameters, partitionColumns.isEmpty(), outputMode);
+    }
+
+    private Sink sink(
+            scala.collection.immutable.Map<String, String> parameters, boolean isWhole, OutputMode outputMode) {
+        if (!outputMode.equals(OutputMode.Append()) || !isWhole) {
             throw SparkErrors.shown(new PlannerFailure(
                     "InvalidOption",
                     "option outputMode: records are only appended, and have no partitions",
                     "use outputMode(\"append\"), without partitionBy"));
         }
+        python();
         return new LoadSink(Load.options(parameters));
     }
 
@@ -116,16 +130,9 @@ public final class SeglogProvider
         return question;
     }
 
-    private PythonDataSourceV2 python() {
+    private TableProvider python() {
         if (python == null) {
-            if (!SparkSession.active().sessionState().dataSourceManager().dataSourceExists(PYTHON)) {
-                throw SparkErrors.shown(new PlannerFailure(
-                        "NotInstalled",
-                        "writes and option reader=python need the part in Python, which this session lacks",
-                        "call offload.spark.register(spark) first"));
-            }
-            python = new PythonDataSourceV2();
-            python.setShortName(PYTHON);
+            python = Shim.get().pythonSource(PYTHON);
         }
         return python;
     }

@@ -29,6 +29,14 @@ final class SeglogTable implements SupportsRead {
         return "seglog";
     }
 
+    /** Older versions of Spark ask this, and not {@link #columns}. */
+    @Override
+    @SuppressWarnings("deprecation")
+    public StructType schema() {
+        question.get();
+        return schema;
+    }
+
     @Override
     public Column[] columns() {
         question.get();

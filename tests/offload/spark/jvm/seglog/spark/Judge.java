@@ -114,7 +114,8 @@ final class Judge {
     private static ObjectNode drive(JsonNode question) throws IOException {
         System.setProperty(PlannerCommand.PYTHON, question.get("planner").asText());
         Map<String, String> options = new HashMap<>();
-        question.get("options").forEachEntry((name, text) -> options.put(name, text.asText()));
+        JsonNode given = question.get("options");
+        given.fieldNames().forEachRemaining(name -> options.put(name, given.get(name).asText()));
         ArrayNode filters = (ArrayNode) question.get("filters");
         ObjectNode answer = JSON.createObjectNode();
         try {

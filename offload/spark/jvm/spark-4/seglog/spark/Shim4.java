@@ -1,0 +1,62 @@
+package seglog.spark;
+
+import java.io.IOException;
+import java.nio.ByteBuffer;
+import java.util.ArrayList;
+import java.util.List;
+import org.apache.hadoop.fs.FSDataInputStream;
+import org.apache.hadoop.fs.FileRange;
+import org.apache.spark.rdd.RDD;
+import org.apache.spark.sql.Dataset;
+import org.apache.spark.sql.Row;
+import org.apache.spark.sql.catalyst.InternalRow;
+import org.apache.spark.sql.classic.SparkSession;
+import org.apache.spark.sql.connector.catalog.TableProvider;
+import org.apache.spark.sql.execution.datasources.v2.python.PythonDataSourceV2;
+
+/** Spark 4. A stream of its Hadoop's S3 client reads ranges side by side, and joins those that are near to each other. */
+final class Shim4 implements Shim {
+    Shim4() {}
+
+    @Override
+    public TableProvider pythonSource(String name) {
+        if (!SparkSession.active().sessionState().dataSourceManager().dataSourceExists(name)) {
+            throw SparkErrors.shown(new PlannerFailure(
+                    "NotInstalled",
+                    "writes and option reader=python need the part in Python, which this session lacks",
+                    "call offload.spark.register(spark) first"));
+        }
+        PythonDataSourceV2 source = new PythonDataSourceV2();
+        source.setShortName(name);
+        return source;
+    }
+
+    @Override
+    public Dataset<Row> ofBatch(Dataset<Row> data) {
+        org.apache.spark.sql.classic.Dataset<Row> classic = (org.apache.spark.sql.classic.Dataset<Row>) data;
+        RDD<InternalRow> rows = classic.queryExecution().toRdd();
+        return classic.sparkSession().internalCreateDataFrame(rows, data.schema(), false);
+    }
+
+    @Override
+    public byte[][] readAll(FSDataInputStream stream, List<ByteRange> ranges) throws IOException {
+        List<FileRange> asked = new ArrayList<>();
+        ranges.forEach(range -> asked.add(FileRange.createFileRange(range.offset(), range.length())));
+        stream.readVectored(asked, ByteBuffer::allocate);
+        byte[][] found = new byte[asked.size()][];
+        for (int number = 0; number < found.length; number++) {
+            found[number] = whole(Threads.result(asked.get(number).getData()));
+        }
+        return found;
+    }
+
+    /** Return the bytes of a buffer. A stream that joined ranges gives parts of a larger array. */
+    private static byte[] whole(ByteBuffer found) {
+        if (found.hasArray() && found.array().length == found.remaining()) {
+            return found.array();
+        }
+        byte[] bytes = new byte[found.remaining()];
+        found.get(bytes);
+        return bytes;
+    }
+}
