@@ -17,11 +17,11 @@ __all__ = [
     "end_planners",
     "executor_count",
     "executor_environment",
+    "metrics_of_last",
     "planners",
     "query_execution",
     "settings_text",
     "start_planner",
-    "status_store",
 ]
 
 
@@ -40,9 +40,18 @@ def settings_text(spark: SparkSession) -> str:
     return str(spark.sparkContext._jsc.sc().conf().toDebugString())
 
 
-def status_store(spark: SparkSession) -> Any:
-    """Return the store of the queries that ran, with their metrics."""
-    return spark._jsparkSession.sharedState().statusStore()
+def metrics_of_last(spark: SparkSession, name: str) -> dict[str, Any]:
+    """Return the metrics of the query that ran last, once Spark knows the metric `name` of it."""
+    store = spark._jsparkSession.sharedState().statusStore()
+    deadline, found = time.monotonic() + 60, {}
+    while not found.get(name) and time.monotonic() < deadline:
+        last = store.executionsList().last()
+        values, metrics = store.executionMetrics(last.executionId()), last.metrics()
+        for metric in (metrics.apply(number) for number in range(metrics.size())):
+            value = values.get(metric.accumulatorId())
+            found[metric.name()] = value.get() if value.isDefined() else None
+        time.sleep(0.2)
+    return found
 
 
 def executor_count(spark: SparkSession) -> int:

@@ -20,6 +20,7 @@ from offload.write.segment_upload import segment_ref
 from tests.offload.samples import Sample, encode_object, frames_of_samples
 
 NOW_MS = 1_700_000_000_000
+TAGS = (None, "", "eu", "eu-west", "gr\u00fc\u00df", "us")
 
 
 class TopicArchive:
@@ -120,3 +121,22 @@ class TopicArchive:
             truncate_from=truncate_from,
         )
         self.volumes.publish(self.vid, commit.lsn, encode_commit(commit)[0])
+
+
+def archive_of_many_shapes(url: str) -> None:
+    """Fill a remote with many shapes: codecs, deleted and erased records, a branch, topics, an empty one."""
+    orders = TopicArchive(url)
+    first = orders.add(
+        [Sample(b"x" * (n % 90), TAGS[n % 6], "n1" if n % 4 == 0 else None, deleted=n % 7 == 3) for n in range(120)],
+        Codec.NONE,
+        block_size=4096,
+    )
+    orders.add([Sample(b"y" * n, "eu", "") for n in range(60)])
+    half = TopicArchive(url, branch="half", parent=ForkPoint(orders.vid, 2, 150))
+    half.add([Sample(b"half %d" % n, TAGS[n % 6]) for n in range(30)])
+    orders.add([Sample(b"\x00\xff" * 40, TAGS[n % 2]) for n in range(50)], chunk_bytes=400)
+    orders.delete(first, [5, *range(20, 60)])
+    orders.delete(before_seq=4)
+    TopicArchive(url, "events").add([Sample(b"event", "us")] * 9)
+    TopicArchive(url, "empty")
+    TopicArchive(url, "one").add([Sample(b"", "")])

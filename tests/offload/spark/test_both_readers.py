@@ -10,14 +10,13 @@ from typing import Any
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from catalog.format.commit import Codec, ForkPoint
+from catalog.format.commit import Codec
 from tests.faults.stride import every
 from tests.offload.samples import Sample
-from tests.offload.spark.archives import NOW_MS, TopicArchive
+from tests.offload.spark.archives import NOW_MS, TopicArchive, archive_of_many_shapes
 from tests.offload.spark.queries import read
 from tests.seams.spark import query_execution
 
-TAGS = (None, "", "eu", "eu-west", "gr\u00fc\u00df", "us")
 PAIR_STEP = 12  # each twelfth pair, and each in the soak: a query costs some tenths of a second
 Row = dict[str, Any]
 
@@ -72,23 +71,8 @@ def _ms(row: Row) -> int:
 
 @pytest.fixture(scope="module")
 def url(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """Return an archive with many shapes: codecs, deleted and erased records, a branch, topics, an empty one."""
     url = (tmp_path_factory.mktemp("archive") / "remote").as_uri()
-    orders = TopicArchive(url)
-    first = orders.add(
-        [Sample(b"x" * (n % 90), TAGS[n % 6], "n1" if n % 4 == 0 else None, deleted=n % 7 == 3) for n in range(120)],
-        Codec.NONE,
-        block_size=4096,
-    )
-    orders.add([Sample(b"y" * n, "eu", "") for n in range(60)])
-    half = TopicArchive(url, branch="half", parent=ForkPoint(orders.vid, 2, 150))
-    half.add([Sample(b"half %d" % n, TAGS[n % 6]) for n in range(30)])
-    orders.add([Sample(b"\x00\xff" * 40, TAGS[n % 2]) for n in range(50)], chunk_bytes=400)
-    orders.delete(first, [5, *range(20, 60)])
-    orders.delete(before_seq=4)
-    TopicArchive(url, "events").add([Sample(b"event", "us")] * 9)
-    TopicArchive(url, "empty")
-    TopicArchive(url, "one").add([Sample(b"", "")])
+    archive_of_many_shapes(url)
     return url
 
 

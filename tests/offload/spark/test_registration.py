@@ -22,7 +22,7 @@ from offload.spark import register, registration
 from tests.offload.samples import Sample
 from tests.offload.spark.archives import TopicArchive
 from tests.offload.spark.session import OF_A_SHORT_RUN, SPARK, needs_python_sources
-from tests.seams.spark import driver_jvm, end_planners, planners, query_execution, status_store
+from tests.seams.spark import driver_jvm, end_planners, metrics_of_last, planners, query_execution
 
 _WITH_JAR = """
 import os, sys
@@ -243,24 +243,8 @@ def test_on_spark_3_a_jar_that_cannot_serve_is_an_error_that_says_what_to_do(
 def test_the_metrics_of_a_scan_reach_sparks_status_store(spark_session: SparkSession, url: str):
     frame = spark_session.read.format("seglog").option("topic", "orders").load(url)
     assert len(frame.where("seq = 7").select("value").collect()) == 1
-    store = status_store(spark_session)
-    deadline = time.monotonic() + 60
-    while time.monotonic() < deadline:
-        metrics = _metrics_of_last(store)
-        if metrics.get("ranged GETs"):
-            break
-        time.sleep(0.2)
+    metrics = metrics_of_last(spark_session, "ranged GETs")
     assert metrics["ranged GETs"] == "2"
     assert metrics["chunks read"] == "1"
     assert int(metrics["chunks skipped"].replace(",", "")) > 5
     assert 0 < int(metrics["bytes read from the store"].replace(",", "")) < 5_000
-
-
-def _metrics_of_last(store: Any) -> dict[str, Any]:
-    last = store.executionsList().last()
-    values, metrics = store.executionMetrics(last.executionId()), last.metrics()
-    found = {}
-    for metric in (metrics.apply(number) for number in range(metrics.size())):
-        value = values.get(metric.accumulatorId())
-        found[metric.name()] = value.get() if value.isDefined() else None
-    return found

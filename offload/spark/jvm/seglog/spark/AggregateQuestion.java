@@ -46,9 +46,8 @@ record AggregateQuestion(ArrayNode by, ArrayNode aggregates) {
                 : null;
     }
 
-    /** Return the planner's answer for all rows of the load; null if it cannot tell without data objects. */
-    PushedAggregates answer(Question question) {
-        ArrayNode filters = Planner.JSON.createArrayNode();
+    /** Return the planner's answer for the rows that meet the filters; null if it cannot tell without data objects. */
+    PushedAggregates answer(Question question, ArrayNode filters) {
         JsonNode rows;
         if (by.isEmpty()) {
             JsonNode values = question.aggregate(aggregates, filters);

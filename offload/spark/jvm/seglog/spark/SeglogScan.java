@@ -2,12 +2,17 @@ package seglog.spark;
 
 import com.fasterxml.jackson.databind.JsonNode;
 import com.fasterxml.jackson.databind.node.ArrayNode;
+import com.fasterxml.jackson.databind.node.ObjectNode;
+import java.util.Arrays;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.Objects;
 import java.util.OptionalLong;
 import org.apache.spark.SparkContext;
+import org.apache.spark.sql.connector.expressions.Expressions;
+import org.apache.spark.sql.connector.expressions.NamedReference;
+import org.apache.spark.sql.connector.expressions.filter.Predicate;
 import org.apache.spark.sql.connector.metric.CustomMetric;
 import org.apache.spark.sql.connector.metric.CustomTaskMetric;
 import org.apache.spark.sql.connector.read.Batch;
@@ -15,14 +20,25 @@ import org.apache.spark.sql.connector.read.InputPartition;
 import org.apache.spark.sql.connector.read.PartitionReaderFactory;
 import org.apache.spark.sql.connector.read.Statistics;
 import org.apache.spark.sql.connector.read.SupportsReportStatistics;
+import org.apache.spark.sql.connector.read.SupportsRuntimeV2Filtering;
 import org.apache.spark.sql.connector.read.streaming.MicroBatchStream;
 import org.apache.spark.sql.types.StructType;
 
-/** One scan of a query. It asks the planner once, when Spark first needs the statistics or the tasks. */
-final class SeglogScan implements Batch, SupportsReportStatistics {
+/**
+ * One scan of a query. It asks the planner when Spark first needs the statistics or the tasks.
+ *
+ * <p>A join may tell it, before the tasks run, which values the other side has. It then asks the planner again.
+ */
+final class SeglogScan implements Batch, SupportsReportStatistics, SupportsRuntimeV2Filtering {
+    private static final List<String> JOINED_BY = List.of("topic", "tag", "seq");
+
+    /** A list of more values is left to Spark, because it would make a large question for a filter that takes little. */
+    private static final int MOST_VALUES = 10_000;
+
     private final Question question;
     private final StructType schema;
     private final ArrayNode filters;
+    private final ArrayNode joined = Planner.JSON.createArrayNode();
     private final Integer limit;
     private boolean isStream;
     private List<JsonNode> plan;
@@ -60,10 +76,31 @@ final class SeglogScan implements Batch, SupportsReportStatistics {
         return tasks.clone();
     }
 
+    @Override
+    public NamedReference[] filterAttributes() {
+        return JOINED_BY.stream()
+                .filter(Arrays.asList(schema.fieldNames())::contains)
+                .map(Expressions::column)
+                .toArray(NamedReference[]::new);
+    }
+
+    /** Take the values of the other side of a join. Spark asks for the tasks again. */
+    @Override
+    public synchronized void filter(Predicate[] predicates) {
+        for (Predicate predicate : predicates) {
+            ObjectNode filter = predicate.children().length > MOST_VALUES ? null : PushedFilters.translated(predicate);
+            if (filter != null) {
+                joined.add(filter);
+                plan = null;
+                tasks = null;
+            }
+        }
+    }
+
     private synchronized List<JsonNode> plan() {
         if (plan == null) {
             int parallelism = SparkContext.getOrCreate().defaultParallelism();
-            plan = question.plan(schema.fieldNames(), filters, limit, parallelism);
+            plan = question.plan(schema.fieldNames(), filters.deepCopy().addAll(joined), limit, parallelism);
         }
         return plan;
     }

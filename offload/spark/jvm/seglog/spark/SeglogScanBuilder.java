@@ -16,7 +16,8 @@ import org.apache.spark.sql.types.StructType;
 /**
  * Takes from the optimizer all that narrows a scan: columns, filters, aggregates, a limit.
  *
- * <p>Every filter stays with Spark as well. The planner may use it to leave out segments and chunks, and need not.
+ * <p>A filter that the planner knows is met by each row of the scan. So Spark tests no row again, and may push aggregates
+ * and a limit through the filters.
  */
 final class SeglogScanBuilder
         implements SupportsPushDownRequiredColumns,
@@ -41,16 +42,20 @@ final class SeglogScanBuilder
         schema = required;
     }
 
+    /** Return the filters that are left to Spark. */
     @Override
     public Predicate[] pushPredicates(Predicate[] predicates) {
+        List<Predicate> left = new ArrayList<>();
         for (Predicate predicate : predicates) {
             ObjectNode filter = PushedFilters.translated(predicate);
-            if (filter != null) {
+            if (filter == null) {
+                left.add(predicate);
+            } else {
                 filters.add(filter);
                 pushed.add(predicate);
             }
         }
-        return predicates;
+        return left.toArray(Predicate[]::new);
     }
 
     @Override
@@ -71,12 +76,12 @@ final class SeglogScanBuilder
     /** Ask the planner once. Without its answer Spark aggregates the rows itself. */
     private boolean answered(Aggregation aggregation) {
         AggregateQuestion wanted = AggregateQuestion.translated(aggregation);
-        if (wanted == null || !filters.isEmpty()) {
+        if (wanted == null) {
             return false;
         }
         if (!wanted.equals(asked)) {
             asked = wanted;
-            aggregates = wanted.answer(question);
+            aggregates = wanted.answer(question, filters);
         }
         return aggregates != null;
     }
