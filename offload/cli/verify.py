@@ -34,7 +34,8 @@ def verify(
 
     With --remote, check every branch, tag and lease, their commits, and that each segment is there, with its length.
     With --deep, check every byte of the segments too. Others may use the remote meanwhile, and the command needs no
-    data directory.
+    data directory. With one, it also finds newest commits that the directory knows and the remote has lost. Without
+    one, a branch that has lost its newest commits looks like a shorter one.
 
     With --read-data-subset, look at each object of the remote's segments: it is found, lost, corrupt, orphan (no commit
     names it) or uploading. Read the given share of the segments. With --state FILE, an interrupted check continues, and
@@ -77,7 +78,8 @@ def _show_remote(session: Session, *, deep: bool) -> None:
     with session.remote_store() as store:
         now_ms = SystemClock().now_ms()
         results = with_bars(
-            lambda tell: use.verify_remote(store, now_ms, tell, deep=deep), is_shown=session.shows_progress
+            lambda tell: use.verify_remote(store, now_ms, tell, deep=deep, directory=_knowing(session)),
+            is_shown=session.shows_progress,
         )
         for result in results:
             if isinstance(result, use.RemoteChecked):
@@ -94,11 +96,18 @@ def _show_part(session: Session, subset: str, state: Path | None) -> None:
     with session.remote_store() as store:
         now_ms = SystemClock().now_ms()
         results = with_bars(
-            lambda tell: use.verify_part(store, now_ms, tell, share=share, state=state),
+            lambda tell: use.verify_part(store, now_ms, tell, share=share, state=state, directory=_knowing(session)),
             is_shown=session.shows_progress,
         )
         for result in results:
             session.output.show(result, _part_text(result))
+
+
+def _knowing(session: Session) -> Path | None:
+    """Return the data directory, if it knows this remote: another one that the caller chose may be an older copy."""
+    url = session.settings().url
+    is_its_own = session.remote is None or url is None or session.remote.rstrip("/") == url.rstrip("/")
+    return session.directory if is_its_own and session.daemon_url is None else None
 
 
 def _part_text(look: ObjectLooked | ObjectsLooked) -> str:

@@ -664,7 +664,8 @@ COMMANDS = {
         '\n'
         'With --remote, check every branch, tag and lease, their commits, and that each segment is there, with its length.\n'
         'With --deep, check every byte of the segments too. Others may use the remote meanwhile, and the command needs no\n'
-        'data directory.\n'
+        'data directory. With one, it also finds newest commits that the directory knows and the remote has lost. Without\n'
+        'one, a branch that has lost its newest commits looks like a shorter one.\n'
         '\n'
         "With --read-data-subset, look at each object of the remote's segments: it is found, lost, corrupt, orphan (no commit\n"
         'names it) or uploading. Read the given share of the segments. With --state FILE, an interrupted check continues, and\n'

@@ -21,15 +21,21 @@ from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import field
+from itertools import chain
 from pathlib import Path
 from typing import Any, BinaryIO
 
 import seglog
+from catalog import Branches, Handle, LocalCatalog, Volumes
+from catalog.errors import NoSuchBranch, NoSuchTopic
 from catalog.format.ids import Sid
+from catalog.format.keys import commit_key
 from catalog.gc.object_check import Looked, ObjectCheck
-from catalog.gc.scrub import Scrub
+from catalog.gc.scrub import Finding, Scrub
 from catalog.objects import ObjectStore
+from catalog.objects.base import each_of
 from offload.errors import DamageFound, InvalidParameters
+from offload.handles import split_name
 from offload.operations.command import Tell, watch_of
 from offload.operations.results import HIDDEN
 from seglog.base.values import dataclass
@@ -101,19 +107,58 @@ def verify(
 
 
 def verify_remote(
-    store: ObjectStore, now_ms: int, tell: Tell = _untold, *, deep: bool
+    store: ObjectStore, now_ms: int, tell: Tell = _untold, *, deep: bool, directory: Path | None = None
 ) -> Iterator[RemoteChecked | DamagedObject]:
     """Yield the counts, then the damages. With `deep` the check reads every byte. Raises `DamageFound` after a damage.
 
-    Others may use the remote meanwhile. `tell` takes the progress of each phase, with `deep` in bytes.
+    Others may use the remote meanwhile. `tell` takes the progress of each phase, with `deep` in bytes. The newest
+    commits that the data directory `directory` knows have to be there too.
     """
     report = Scrub(store, now_ms=now_ms, watch=watch_of(tell, "verify")).run(deep=deep)
     yield RemoteChecked(report.volumes, report.commits, report.segments, report.size_bytes, report.unreferenced)
-    for finding in report.findings:
+    damages = 0
+    for finding in chain(report.findings, _lost_ends(store, directory)):
+        damages += 1
         yield DamagedObject(finding.place, finding.reason)
-    if report.findings:
-        hint = "keep the objects, and compare with a backup or a replica"
-        raise DamageFound(len(report.findings), store.url, hint)
+    if damages:
+        raise DamageFound(damages, store.url, "keep the objects, and compare with a backup or a replica")
+
+
+def _lost_ends(store: ObjectStore, directory: Path | None) -> Iterator[Finding]:
+    """Yield the newest commit that the directory knows of a branch, if the branch has lost it.
+
+    That commit stays part of the volume, whoever writes there now. Only GC deletes it: below newer ones, or with a
+    volume that no name leads to.
+    """
+    if directory is None:
+        return
+    with LocalCatalog(directory / "catalog.db", read_only=True) as local:
+        handles = [handle for handle in local.handles() if handle.lsn]
+    volumes = Volumes(store)
+    there = each_of(store, handles, lambda handle: volumes.has_commit(handle.vid, handle.lsn))
+    for handle, is_there in zip(handles, there, strict=True):
+        # The name is read last, because it goes before its volume.
+        if is_there or _is_collected(volumes, handle) or not _leads_there(volumes, handle):
+            continue
+        newest = volumes.newest_lsn(handle.vid)
+        topic, branch = split_name(handle.name)
+        has = f"the newest in the remote is lsn {newest}" if newest else "the remote has no commit of it"
+        reason = f"topic {topic}, branch {branch}: this data directory knows lsn {handle.lsn}, and {has}"
+        yield Finding(commit_key(handle.vid, handle.lsn), reason)
+
+
+def _is_collected(volumes: Volumes, handle: Handle) -> bool:
+    """Return whether GC has passed the newest commit that is known here. The commit at the boundary is kept."""
+    boundary = volumes.boundary(handle.vid)
+    return boundary > handle.lsn and volumes.has_commit(handle.vid, boundary)
+
+
+def _leads_there(volumes: Volumes, handle: Handle) -> bool:
+    """Return whether the remote has the handle's volume under the handle's name."""
+    try:
+        return Branches(volumes, "").resolve(*split_name(handle.name)) == handle.vid
+    except (NoSuchTopic, NoSuchBranch):
+        return False
 
 
 class _WatchedFiles(seglog.OsFiles):
@@ -186,10 +231,10 @@ def parse_share(text: str) -> float:
 
 
 def verify_part(
-    store: ObjectStore, now_ms: int, tell: Tell, *, share: float, state: Path | None
+    store: ObjectStore, now_ms: int, tell: Tell, *, share: float, state: Path | None, directory: Path | None = None
 ) -> Iterator[ObjectLooked | ObjectsLooked]:
     """Yield each object, then the counts. Raises `DamageFound` if one is lost or corrupt, and `InvalidParameters` for a
-    state file that is not of this remote. Others may use the remote meanwhile.
+    state file that is not of this remote. Others may use the remote meanwhile. `directory` is as in `verify_remote`.
     """
     counts: Counter[str] = Counter()
     with _part(state, store.url, share) as part:
@@ -205,6 +250,9 @@ def verify_part(
         for looked in check.run():
             counts[looked.state] += bool(looked.key)
             yield _shown(looked)
+        for finding in _lost_ends(store, directory):
+            counts["lost"] += 1
+            yield ObjectLooked(finding.place, "lost", False, finding.reason)
         part.finish()
     words = ("found", "lost", "corrupt", "orphan", "uploading")
     states = {word: counts[word] for word in words}

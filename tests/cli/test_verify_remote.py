@@ -3,10 +3,16 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from catalog import LocalCatalog
+from catalog.format.control import DEAD, Boundary
+from catalog.format.ids import Vid
+from catalog.format.keys import boundary_key, commit_key
+from catalog.format.small_objects import encode_boundary
 from tests.worlds.command import Run
 
 
@@ -59,3 +65,74 @@ def test_a_missing_object_is_told_without_a_data_directory(started: Run, tmp_pat
 
 def test_deep_is_for_the_remote(started: Run) -> None:
     assert started("verify", "--deep").code == 2
+
+
+def commits(root: Path) -> list[Path]:
+    """Return the commits of main, newest first."""
+    return sorted(root.glob("5*/log/*"))
+
+
+@pytest.mark.parametrize("way", [["--remote"], ["--remote", "--deep"], ["--read-data-subset", "100%"]])
+def test_a_directory_tells_the_newest_commits_that_the_remote_has_lost(
+    started: Run, tmp_path: Path, way: list[str]
+) -> None:
+    remote = tmp_path / "remote"
+    newest, oldest = commits(remote)
+    newest.unlink()
+    key = newest.relative_to(remote)
+    told = f"{key}: topic orders, branch main: this data directory knows lsn 2, and "
+    done = started("verify", *way)
+    assert (done.code, "1 damage in file://" in done.err) == (5, True)
+    assert f"{told}the newest in the remote is lsn 1\n" in done.text
+    elsewhere = started("--remote", remote.as_uri(), "verify", *way, directory="nowhere")
+    assert (elsewhere.code, elsewhere.text.splitlines()[-1]) == (0, "sound")
+    assert started("branch", "delete", "orders", "fix", "--yes").code == 0
+    oldest.unlink()
+    done = started("verify", *way)
+    assert (done.code, f"{told}the remote has no commit of it\n" in done.text) == (5, True)
+
+
+def _taken_over(run: Run, remote: Path) -> None:
+    for words in (["sync"], ["takeover"], ["append"], ["seal"], ["offload"]):
+        assert run("--remote", remote.as_uri(), *words, "orders", stdin=b"four\n", directory="other").code == 0
+    for _ in range(2):  # GC keeps the newest state only, and raises the boundary
+        run("--remote", remote.as_uri(), "gc", "--grace", "0", "--retain", "0", directory="other")
+
+
+def _promoted(run: Run, remote: Path) -> None:
+    url, known = ("--remote", remote.as_uri()), commits(remote)[0]
+    assert run(*url, "branch", "promote", "orders", "fix", "--leave", directory="other").code == 0
+    for path in known.parent.iterdir():
+        if path.name <= known.name:  # the commit of the promotion too
+            path.unlink()
+
+
+def _deleted(run: Run, remote: Path) -> None:
+    before = commits(remote)
+    for words in (["takeover"], ["append"], ["seal"], ["offload"]):
+        assert run(*words, "orders@fix", stdin=b"mended\n").code == 0
+    url = ("--remote", remote.as_uri())
+    assert run(*url, "branch", "delete", "orders", "fix", "--yes", directory="other").code == 0
+    [path] = {*commits(remote)} - {*before}
+    path.unlink()
+    vid = Vid.parse(path.parts[-3])  # as GC leaves it
+    (remote / boundary_key(vid)).write_bytes(encode_boundary(Boundary(vid, DEAD)))
+
+
+@pytest.mark.parametrize("change", [_taken_over, _promoted, _deleted])
+def test_what_other_writers_and_gc_may_do_is_no_loss(
+    started: Run, tmp_path: Path, change: Callable[[Run, Path], None]
+) -> None:
+    assert started("init", directory="other").code == 0
+    change(started, tmp_path / "remote")
+    with LocalCatalog(tmp_path / "data" / "catalog.db", read_only=True) as local:
+        known = [tmp_path / "remote" / commit_key(each.vid, each.lsn) for each in local.handles() if each.lsn]
+    assert not all(path.exists() for path in known)
+    done = started("verify", "--remote", "--deep")
+    assert (done.code, done.text.splitlines()[-1]) == (0, "sound")
+
+
+def test_a_copy_of_the_remote_may_be_behind(started: Run, tmp_path: Path) -> None:
+    commits(tmp_path / "remote")[0].unlink()
+    (tmp_path / "remote").rename(tmp_path / "copy")
+    assert started("--remote", (tmp_path / "copy").as_uri(), "verify", "--remote").code == 0
