@@ -247,6 +247,7 @@ class WouldTake:
     `bytes` is about the size of the records. `deletes` counts local deletes that would go as well. `shown_by` are the
     branches and tags that would still show some of the records, or keep the objects of an erasure. A delete has the
     first hundred `ranges` of its seqs, the number of the others, and a `preview`, which names exactly these records.
+    If a topic would go as well, `effect` says what becomes of it.
     """
 
     topic: str
@@ -263,6 +264,7 @@ class WouldTake:
     ranges: tuple[SeqRange, ...] | None = field(default=None, metadata=_OPTIONAL)
     more_ranges: int | None = field(default=None, metadata=_OPTIONAL)
     preview: str | None = field(default=None, metadata=_OPTIONAL)
+    effect: str | None = field(default=None, metadata=_OPTIONAL)
 
     @property
     def is_most(self) -> bool:
@@ -315,6 +317,7 @@ def would(command: str, topic: str, preview: Preview) -> WouldTake:
         last_time=None if last[1] is None else Moment(last[1]),
         deletes=preview.deletes,
         shown_by=preview.shown_by,
+        effect=preview.effect,
     )
 
 
@@ -343,4 +346,6 @@ def would_take_text(taking: WouldTake) -> str:
     if taking.records:
         how = "kept" if taking.command.endswith("--erase") else "shown"
         text += f"\n  then {how} by: {', '.join(taking.shown_by) or 'no other branch or tag'}"
+    if taking.effect:
+        text += f"\n  {taking.effect}"
     return text

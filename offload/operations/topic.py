@@ -217,15 +217,14 @@ def delete(
     takeover TOPIC` writes it again. `seglog branch delete` deletes a branch in the remote. A replica is no longer
     followed.
     """
-    from offload.services.previews import preview_here
-    from seglog.values.deletes import DeleteWhere
+    from offload.services.previews import preview_of_all
 
     check_meant(f"this deletes {topic} and all its records here", yes=yes, dry_run=dry_run)
     if discard and not detach:
         raise InvalidParameters("--discard goes with --detach")
     archive = directory.maybe_archive
     if dry_run and archive is None:
-        return would("topic delete", topic, preview_here(directory.log.get_topic(topic), DeleteWhere()))
+        return would("topic delete", topic, preview_of_all(directory.log.get_topic(topic)))
     if dry_run:
         return would("topic delete", topic, directory.archive.previews.topic(topic, detach=detach, discard=discard))
     if archive is None:

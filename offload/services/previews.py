@@ -62,6 +62,7 @@ class Going:
 
 
 _NOTHING = Going()
+_LEAVES = "the topic leaves this directory"
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,13 +70,15 @@ class Preview:
     """The records that would go, of about `of_records` live ones. `deletes` counts local deletes that would go as well.
 
     `shown_by` are the branches and tags that would still show some of them: TOPIC@BRANCH and `tag:NAME`. Of an erasure,
-    they are those that keep the objects, also if they show none of the records.
+    they are those that keep the objects, also if they show none of the records. `effect` is a sentence about a topic
+    that would go.
     """
 
     going: Going
     of_records: int
     shown_by: tuple[str, ...] = ()
     deletes: int = 0
+    effect: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +98,11 @@ def preview_here(topic: Topic, where: DeleteWhere) -> Preview:
     """Return the preview for a topic that has nothing in a remote."""
     going = _hot(topic, where.op(0, topic.head_seq, 0), where.start or 1)
     return Preview(going, max(going.records, _count_hot(topic)))
+
+
+def preview_of_all(topic: Topic) -> Preview:
+    """Return the preview of the deletion of a topic that has nothing in a remote."""
+    return replace(preview_here(topic, DeleteWhere()), effect=_LEAVES)
 
 
 class PreviewService(Owned):
@@ -185,13 +193,14 @@ class PreviewService(Owned):
     def topic(self, name: str, *, detach: bool = False, discard: bool = False) -> Preview:
         """Return the records that `Archive.delete_topic` would drop. Raises `NoSuchTopic`, `TopicAttached`."""
         if self._replicas.is_replica(name):
-            return Preview(_NOTHING, 0)
+            return Preview(_NOTHING, 0, effect="this directory follows the topic no more")
         topic = self._log.get_topic(name)
         if self._handles.find(name) is None:
-            return preview_here(topic, DeleteWhere())
+            return preview_of_all(topic)
         if not detach:
             raise TopicAttached(name)
-        return self.local(name) if discard else Preview(_NOTHING, topic.head_seq + 1 - topic.earliest_seq)
+        going = self.local(name) if discard else Preview(_NOTHING, topic.head_seq + 1 - topic.earliest_seq)
+        return replace(going, effect=f"{_LEAVES}, and the remote keeps what is offloaded")
 
     @checked
     def branch(self, topic: str, branch: str) -> Preview:

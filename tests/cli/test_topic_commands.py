@@ -72,6 +72,7 @@ def test_what_cannot_be_set_is_refused(started: Run, options: tuple[str, ...]) -
 def test_a_topic_is_deleted_only_when_meant(started: Run) -> None:
     started("append", "t", stdin=b"a\n")
     assert started("topic", "delete", "t").code == 2
+    assert started("topic", "delete", "t", "--dry-run").text.endswith("\n  the topic leaves this directory\n")
     assert started("topic", "delete", "t", "--yes").text == (
         "deleted topic t with all its records: this directory had offloaded none of them\n"
     )
@@ -101,6 +102,9 @@ def test_but_it_may_go_from_this_directory(run: Run, remote: str, discard: tuple
     run("seal", "t")
     run("offload", "t")
     run("append", "t", stdin=b"b\n")
+    seen = run("topic", "delete", "t", "--detach", *discard, "--dry-run").text.splitlines()
+    assert seen[0].startswith(f"topic delete of t would take {'1 of about 2 records' if discard else 'no record'}")
+    assert seen[-1] == "  the topic leaves this directory, and the remote keeps what is offloaded"
     gone = run("topic", "delete", "t", "--detach", *discard, "--yes").text
     dropped = "; 1 record and 0 deletes that only it had were dropped" if discard else ""
     assert gone == (
@@ -110,6 +114,8 @@ def test_but_it_may_go_from_this_directory(run: Run, remote: str, discard: tuple
     assert run("topic", "list").out == b""
     assert run("topic", "delete", "t", "--detach", "--yes").code == 3
     assert run("sync", "t").code == 0
+    seen = run("topic", "delete", "t", "--dry-run").text.splitlines()
+    assert seen == ["topic delete of t would take no record", "  this directory follows the topic no more"]
     assert run("topic", "delete", "t", "--yes").text.startswith(
         "t is followed here no more; the remote keeps it up to lsn"
     )
