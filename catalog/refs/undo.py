@@ -6,13 +6,18 @@ still kept.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 from catalog.errors import KeyChanged, NoSuchObject, NotUndone, OutOfWindow, VolumeHasName
-from catalog.format.control import MAIN, OplogEntry
+from catalog.format.control import DEAD, MAIN, NameChange, OplogEntry
 from catalog.format.ids import Vid
-from catalog.format.keys import Key, named_by
+from catalog.format.keys import Key, branch_of, named_by, topic_of
 from catalog.format.small_objects import decode_ref, decode_tag
+from catalog.refs.beside_gc import check_kept
 from catalog.refs.branch import Branches
 from catalog.refs.oplog import NumberedEntry, Oplog
+from catalog.refs.ref_store import is_same
 from catalog.refs.state_names import Tags
 from catalog.volume import Volumes
 from seglog.base.later import pattern
@@ -69,16 +74,63 @@ def _newest(volumes: Volumes, oplog: Oplog) -> tuple[int, NumberedEntry | None]:
 
 def undo_found(volumes: Volumes, operation: NumberedEntry, *, writer_id: str, now_ms: int) -> NumberedEntry:
     """Undo an operation that `find_operation` returned, and return it. Raises as `undo` does."""
-    entry = operation.entry
-    if not _is_of_a_name(entry):
-        raise NotUndone(operation.number, f"{entry.operation} changes no name")
-    try:
-        _put_back(volumes, entry, operation.number, writer_id, now_ms)
-    except KeyChanged:
-        raise NotUndone(operation.number, f"{entry.subject} has changed since, or never had that value") from None
-    except (OutOfWindow, VolumeHasName) as refused:
-        raise NotUndone(operation.number, str(refused)) from refused
+    with _refusals(operation):
+        _put_back(volumes, operation.entry, operation.number, writer_id, now_ms)
     return operation
+
+
+def check_undo(volumes: Volumes, operation: NumberedEntry) -> None:
+    """Raise `NotUndone` if `undo_found` would refuse the operation now. Changes nothing."""
+    with _refusals(operation):
+        entry = operation.entry
+        going = [_may_go(volumes, change, is_alone=not entry.others) for change in entry.changes]
+        if not any(going):
+            raise KeyChanged(Key(entry.subject))
+
+
+def _may_go(volumes: Volumes, change: NameChange, *, is_alone: bool) -> bool:
+    """Return whether the name has the value of the change. Raises `OutOfWindow` and `VolumeHasName`."""
+    key, body = Key(change.subject), _body(volumes, change.subject)
+    if body is None or change.value is None:
+        return False
+    if not change.subject.startswith("refs/"):
+        tag = None if change.former is None else decode_tag(change.former, key)
+        if not is_same(decode_tag(body, key), decode_tag(change.value, key)):
+            return False
+        if tag is not None and tag.deleted_at_ms is None:
+            check_kept(volumes, tag.point)
+        return True
+    ref = None if change.former is None else decode_ref(change.former, key)
+    if not is_same(decode_ref(body, key), decode_ref(change.value, key)):
+        return False
+    if ref is not None and ref.deleted_at_ms is None:
+        topic, branch = topic_of(key), branch_of(key)
+        names = [other.branch for other in Branches(volumes, "").branches(topic) if other.vid == ref.vid]
+        if is_alone and names and branch not in names:
+            raise VolumeHasName(topic, branch, names[0])
+        if volumes.boundary(ref.vid) == DEAD:
+            raise OutOfWindow(f"{topic}@{branch}", "nothing of its volume, which was collected")
+    return True
+
+
+@contextmanager
+def _refusals(operation: NumberedEntry) -> Iterator[None]:
+    """Check what the entry itself tells. In the block, a refusal of the names becomes `NotUndone`."""
+    entry, number = operation.entry, operation.number
+    if not _is_of_a_name(entry):
+        raise NotUndone(number, f"{entry.operation} changes no name")
+    if entry.value is None:
+        raise NotUndone(number, "it removed nothing")
+    if entry.operation == "topic create":
+        raise NotUndone(number, "a topic's own history stays")
+    if entry.operation == "branch rename" and not entry.others:
+        raise NotUndone(number, "it is one half of a rename, as older versions wrote it: rename the branch back")
+    try:
+        yield
+    except KeyChanged:
+        raise NotUndone(number, f"{entry.subject} has changed since, or never had that value") from None
+    except (OutOfWindow, VolumeHasName) as refused:
+        raise NotUndone(number, str(refused)) from refused
 
 
 def names_taken_away(entry: OplogEntry) -> list[tuple[str, str, Vid, bool]]:
@@ -136,14 +188,8 @@ def _body(volumes: Volumes, subject: str) -> bytes | None:
 
 
 def _put_back(volumes: Volumes, entry: OplogEntry, number: int, writer_id: str, now_ms: int) -> None:
-    key = Key(entry.subject)
-    message = f"of operation {number}"
-    if entry.value is None:
-        raise NotUndone(number, "it removed nothing")
-    if entry.operation == "topic create":
-        raise NotUndone(number, "a topic's own history stays")
-    if entry.operation == "branch rename" and not entry.others:
-        raise NotUndone(number, "it is one half of a rename, as older versions wrote it: rename the branch back")
+    key, message = Key(entry.subject), f"of operation {number}"
+    assert entry.value is not None  # noqa: S101 - `_refusals` checks it
     if entry.others:
         Branches(volumes, writer_id).put_back_together(entry.changes, now_ms=now_ms, message=message)
     elif entry.subject.startswith("refs/"):

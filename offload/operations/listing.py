@@ -616,13 +616,14 @@ COMMANDS = {
         'Undo a removal of records, or a change of names. It is the last change of a branch or tag, the change with that\n'
         'number, or one delete, eviction or truncation.\n'
         '\n'
-        'Each `undo` without a number goes one step further back, and no record changes. It takes no branch away that alone\n'
-        'shows records: `seglog branch delete` shows them, and deletes it. `undo TOPIC lsn:N` brings back the records that a\n'
-        'delete, an eviction or a truncation took. They have their seqs and times again, and all else stays. The command\n'
-        'first offloads the topic. The directory that writes it writes on; a truncation costs it the hot copies. From another\n'
-        'directory, the writer is stopped, and keeps what it did not offload: `seglog reset TOPIC --as NAME` there. `undo\n'
-        'TOPIC` brings back what the newest delete took that no commit has, and `undo TOPIC delete:N` what that one took.\n'
-        'Without a remote this works as long as the segments are there. Example: seglog undo orders lsn:7',
+        'Each `undo` without arguments goes one change of a name further back, and no record changes. If records of that\n'
+        'topic were taken away since, it asks which of the two is meant. It does not look at other topics. It takes no branch\n'
+        'away that alone shows records: `seglog branch delete` shows them, and deletes it. `undo TOPIC lsn:N` brings back the\n'
+        'records that a delete, an eviction or a truncation took. They have their seqs and times again, and all else stays.\n'
+        'The command first offloads the topic. The directory that writes it writes on; a truncation costs it the hot copies.\n'
+        'From another directory, the writer is stopped, and keeps what it did not offload: `seglog reset TOPIC --as NAME`\n'
+        'there. `undo TOPIC` brings back what the newest delete took that no commit has, and `undo TOPIC delete:N` what that\n'
+        'one took. Without a remote this works as long as the segments are there. Example: seglog undo orders lsn:7',
         (
             ListedParameter('change', 'str', 'The number of a change in `oplog`, or a topic.', (), is_topic=True, names='topic'),
             ListedParameter('commit', 'str', 'With a topic: the delete, eviction or truncation to undo, as lsn:N or lsn:N@VOLUME. Or delete:N for one without a commit; the newest of these is the default.', (), names='target'),

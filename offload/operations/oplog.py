@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
+from dataclasses import field, replace
 from itertools import islice
 from typing import TYPE_CHECKING, Annotated
 
@@ -12,6 +13,7 @@ from offload.errors import InvalidParameters
 from offload.moment import Moment
 from offload.operations.command import About, Command, Directory, Reason, always, dry, without_main
 from offload.operations.printing import counted, format_bytes, lines, rows
+from offload.operations.results import OPTIONAL
 from seglog.base.arguments import WHOLE_MAX
 from seglog.base.later import pattern
 from seglog.base.values import dataclass
@@ -29,7 +31,10 @@ _DIGITS = 19
 
 @dataclass(frozen=True, slots=True)
 class Operation:
-    """A change of a branch or a tag. `subject` is its key in the remote."""
+    """A change of a branch or a tag. `subject` is its key in the remote.
+
+    `is_preview` says that `undo` would take it back.
+    """
 
     number: int
     at: Moment
@@ -37,6 +42,7 @@ class Operation:
     subject: str
     writer: str
     message: str
+    is_preview: bool | None = field(default=None, metadata=OPTIONAL)
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +53,8 @@ class CommitUndone:
 
     `records` came back, from `first_seq` to `last_seq`. `gone` are in no object any more. `stay_away` were taken by the
     later commits `taken_by` as well. The topic shows so many `objects` again, of so many bytes. `is_earlier` says that
-    an earlier call has made the commit. A preview names it, too.
+    an earlier call has made the commit. A preview names it, too. `is_replica` says that this directory does not write
+    the topic, so that the undo stops the writer.
     """
 
     topic: str
@@ -115,13 +122,14 @@ def undo(
     """Undo a removal of records, or a change of names. It is the last change of a branch or tag, the change with that
     number, or one delete, eviction or truncation.
 
-    Each `undo` without a number goes one step further back, and no record changes. It takes no branch away that alone
-    shows records: `seglog branch delete` shows them, and deletes it. `undo TOPIC lsn:N` brings back the records that a
-    delete, an eviction or a truncation took. They have their seqs and times again, and all else stays. The command
-    first offloads the topic. The directory that writes it writes on; a truncation costs it the hot copies. From another
-    directory, the writer is stopped, and keeps what it did not offload: `seglog reset TOPIC --as NAME` there. `undo
-    TOPIC` brings back what the newest delete took that no commit has, and `undo TOPIC delete:N` what that one took.
-    Without a remote this works as long as the segments are there. Example: seglog undo orders lsn:7
+    Each `undo` without arguments goes one change of a name further back, and no record changes. If records of that
+    topic were taken away since, it asks which of the two is meant. It does not look at other topics. It takes no branch
+    away that alone shows records: `seglog branch delete` shows them, and deletes it. `undo TOPIC lsn:N` brings back the
+    records that a delete, an eviction or a truncation took. They have their seqs and times again, and all else stays.
+    The command first offloads the topic. The directory that writes it writes on; a truncation costs it the hot copies.
+    From another directory, the writer is stopped, and keeps what it did not offload: `seglog reset TOPIC --as NAME`
+    there. `undo TOPIC` brings back what the newest delete took that no commit has, and `undo TOPIC delete:N` what that
+    one took. Without a remote this works as long as the segments are there. Example: seglog undo orders lsn:7
     """
     if change is not None and not (change.isdecimal() and commit is None):
         waiting = _DELETE.fullmatch(commit or "")
@@ -129,8 +137,8 @@ def undo(
             number = None if waiting is None else _number(waiting[1])
             return _undo_delete(directory, change, number, partial=partial, message=message, dry_run=dry_run)
         return _undo_commit(directory, change, commit, partial=partial, message=message, dry_run=dry_run)
-    if partial or message or dry_run:
-        raise InvalidParameters("--partial, --message and --dry-run go with a topic")
+    if partial or message:
+        raise InvalidParameters("--partial and --message go with a topic")
     number = None if change is None else _number(change)
     if number is None and directory.maybe_archive is None:
         raise InvalidParameters("without a remote no name has changed: `seglog undo TOPIC` takes back a delete")
@@ -139,7 +147,8 @@ def undo(
             operation = _last_operation(directory.archive)
             _check_newest(directory, operation)
             number = operation.number
-        return _operation(directory.archive.history.undo(number))
+        done = _operation(directory.archive.history.undo(number, preview=dry_run))
+        return replace(done, is_preview=True) if dry_run else done
 
 
 def _undo_delete(
@@ -288,6 +297,8 @@ def operation_text(entry: Operation) -> str:
 
 
 def undone_text(done: Operation | CommitUndone | DeleteUndone) -> str:
+    if isinstance(done, Operation) and done.is_preview:
+        return f"would take back: {operation_text(done)}{_stops(done)}\n  do it: `seglog undo {done.number}`"
     if isinstance(done, Operation):
         return f"undone: {operation_text(done)}"
     if isinstance(done, DeleteUndone):
@@ -301,6 +312,11 @@ def undone_text(done: Operation | CommitUndone | DeleteUndone) -> str:
         texts.append(f"  do it: `seglog undo {done.topic} {done.target}`")
         if done.objects:
             texts.append(f"  shows {counted(done.objects, 'object')} of {format_bytes(done.bytes)} again")
+        if done.is_replica:
+            stopped = (
+                f"  stops the directory that writes {done.topic}, because this one does not: what it did not offload"
+            )
+            texts.append(f"{stopped} stays there, and `seglog reset {done.topic} --as NAME` keeps it")
     else:
         texts = [f"undone: {subject}: {counted(done.records)} {_are(done.records)} back{seqs} (lsn {done.lsn})"]
         if done.is_replica:
@@ -313,6 +329,10 @@ def undone_text(done: Operation | CommitUndone | DeleteUndone) -> str:
         by = ", ".join(f"lsn {lsn}" for lsn in done.taken_by)
         texts.append(f"  {counted(done.stay_away)} {_are(done.stay_away)} still away: {by} took them as well")
     return "\n".join(texts)
+
+
+def _stops(change: Operation) -> str:
+    return "\n  stops the other directories that write the two branches" if change.operation == "branch promote" else ""
 
 
 def _delete_text(done: DeleteUndone) -> str:

@@ -11,7 +11,7 @@ from catalog.history import retry_if_collected
 from catalog.refs.oplog import NumberedEntry, Oplog
 from catalog.refs.promotion import moved_main
 from catalog.refs.state_names import HeldPin, Pins
-from catalog.refs.undo import find_operation, undo_found
+from catalog.refs.undo import check_undo, find_operation, undo_found
 from offload.errors import NotOffloaded
 from offload.services.diff import Difference, State, diff_of, differing_records
 from offload.services.erasures import window_ms_here
@@ -321,7 +321,7 @@ class HistoryService(Owned):
         return WaitingDeletes(self._parts).run(name, number, partial=partial, message=message)
 
     @checked
-    def undo(self, number: int | None = None) -> NumberedEntry:
+    def undo(self, number: int | None = None, *, preview: bool = False) -> NumberedEntry:
         """Undo the change of a name with that number; without a number, the newest.
 
             >>> restored = archive.restore("orders", to="seq:2", name="half")
@@ -334,6 +334,7 @@ class HistoryService(Owned):
 
         Args:
             number: The number of the operation, as `operations` has it.
+            preview: Only return the operation, and change nothing.
 
         Raises:
             NoSuchOperation: There is none of that number.
@@ -342,9 +343,13 @@ class HistoryService(Owned):
         """
         from offload.services.previews import SoleNames
 
-        self._log.check_writable()
+        if not preview:
+            self._log.check_writable()
         operation = find_operation(self._volumes, number)
         SoleNames(self._parts).check(operation)
+        if preview:
+            check_undo(self._volumes, operation)
+            return operation
         moved = moved_main(operation.entry)
 
         def take_back() -> None:

@@ -80,7 +80,7 @@ class Undone:
     `records` came back, from `first_seq` to `last_seq`, which are 0 without any. `gone` counts records in objects that
     are missing. `away` counts records that the later commits `taken_by` took as well. `objects` counts the segments
     that the topic shows again, with `size_bytes` of data. `is_earlier` says that an earlier call made the commit, and
-    `is_replica` that this directory does not write the topic.
+    `is_replica` that this directory does not write the topic: then the undo fences the writer.
     """
 
     kind: str
@@ -138,7 +138,7 @@ class Undoing:
             return _earlier(removal, plan)
         if not plan.gone:
             _check(name, lsn, plan, partial=True)
-        done = _undone(removal, plan, None)
+        done = replace(_undone(removal, plan, None), is_replica=not self._log.has_topic(name))
         for earlier in self._undone_before(name, removal, set()):
             others = tuple(past for past in earlier.later if past.hash != removal.past.hash)
             with suppress(OutOfWindow):

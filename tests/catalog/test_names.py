@@ -47,7 +47,7 @@ from catalog.objects import MemoryStore, ObjectStore
 from catalog.refs.branch import Branches, Distance
 from catalog.refs.oplog import Oplog
 from catalog.refs.state_names import HeldPin, Pins, Tags
-from catalog.refs.undo import undo
+from catalog.refs.undo import check_undo, find_operation, undo
 from catalog.volume import DEAD, Volumes
 from tests.catalog.samples import HistoryMaker
 from tests.faults.store import (
@@ -473,6 +473,30 @@ def test_undo_takes_back_the_last_change_of_a_name(store: MemoryStore) -> None:
     assert names(store) == ["main"]
 
 
+def refused_alike(store: MemoryStore, number: int, reason: str) -> None:
+    """See that an undo is refused, and its preview with the same words."""
+    with pytest.raises(NotUndone, match=reason) as seen:
+        check_undo(Volumes(store), find_operation(Volumes(store), number))
+    with pytest.raises(NotUndone) as refused:
+        undo(Volumes(store), number, now_ms=NOW_MS + 9)
+    assert str(seen.value) == str(refused.value)
+
+
+def test_an_undo_whose_state_was_collected_is_refused(store: MemoryStore) -> None:
+    main = topic_of_three(store)
+    branches, tags = branches_of(store), Tags(Volumes(store))
+    half = branches.create("orders", "half", ForkPoint(main, 2), now_ms=NOW_MS)
+    branches.delete("orders", "half", now_ms=NOW_MS + 1)
+    tags.create("orders", "v1", ForkPoint(main, 2), branch="main", now_ms=NOW_MS + 2)
+    tags.delete("orders", "v1", now_ms=NOW_MS + 3)
+    for number in (3, 5):
+        check_undo(Volumes(store), find_operation(Volumes(store), number))
+    raise_boundary(store, half, DEAD)
+    raise_boundary(store, main, 3)
+    refused_alike(store, 3, "nothing of its volume, which was collected")
+    refused_alike(store, 5, "lsn 3 of its volume and what came later")
+
+
 def test_each_undo_goes_one_step_further_back(store: MemoryStore) -> None:
     main = topic_of_three(store)
     branches, tags = branches_of(store), Tags(Volumes(store))
@@ -533,8 +557,7 @@ def test_what_cannot_be_undone_says_why(store: MemoryStore, change: Callable[[Br
     change(branches)
     newest = next(Oplog(store).entries())
     number = newest.number if newest.entry.operation == "topic create" else deleted
-    with pytest.raises(NotUndone, match=reason):
-        undo(Volumes(store), number, now_ms=NOW_MS + 9)
+    refused_alike(store, number, reason)
 
 
 def test_nothing_is_changed_that_was_not_put_down_before(store: MemoryStore) -> None:

@@ -89,7 +89,7 @@ def _refused(done: Done, code: int, *words: str) -> None:
         (("undo", "t", "head"), 2, ("'head' is neither lsn:N nor delete:N",)),
         (("undo", "t", "lsn:0"), 2, ("from 1 to",)),
         (("undo", "nope", "lsn:2"), 3, ("no topic nope",)),
-        (("undo", "1", "--partial"), 2, ("--partial, --message and --dry-run go with a topic",)),
+        (("undo", "1", "--partial"), 2, ("--partial and --message go with a topic",)),
         (("delete", "t", "--before", "9", "--yes"), 3, ("seq 9", "1 to 2")),
         (("delete", "t", "--before", "9", "--dry-run"), 3, ("seq 9", "1 to 2")),
         (("truncate", "t", "--from", "9", "--dry-run"), 3, ("seq 9", "1 to 2")),

@@ -104,6 +104,14 @@ def test_undo_takes_back_what_the_oplog_shows(started: Run) -> None:
     shown = rows(started, "oplog")
     assert [row["operation"] for row in shown] == ["branch delete", "branch create", "topic create"]
     assert shown[1]["message"] == "why not"
+    for words in (("undo", "--dry-run"), ("undo", "3", "--dry-run")):
+        seen = started(*words).text.splitlines()
+        assert (seen[0].split()[:4], seen[1]) == (["would", "take", "back:", "3"], "  do it: `seglog undo 3`")
+    assert rows(started, "undo", "--dry-run")[0]["is_preview"] is True
+    assert started("read", "orders@fix").code == 3  # it changed nothing
+    for words in (("1",), ("2",)):  # of the topic itself, and of a value that the name has no more
+        refused = started("undo", *words, "--dry-run")
+        assert (refused.code, refused.err) == (4, started("undo", *words).err)
     assert started("undo").text.startswith("undone: 3 ")
     assert started("read", "orders@fix").out == b"one\ntwo\nthree\n"
     again = started("undo", "3")
@@ -121,6 +129,7 @@ def test_a_bad_delete_is_undone_and_undo_alone_asks_which_change_is_meant(starte
     deleted = started("delete", "orders", "--before", "4", "--yes")
     assert "\n  undo: `seglog undo orders lsn:3`, until 20" in deleted.text
     refused = started("undo")
+    assert (refused.code, refused.err) == (4, started("undo", "--dry-run").err)
     assert (refused.code, "the newest change of orders is a commit of kind delete, lsn 3" in refused.err) == (4, True)
     assert "`seglog undo orders lsn:3` takes that back, `seglog undo 2` takes back the branch create" in refused.err
     seen = started("undo", "orders", "lsn:3", "--dry-run").text
@@ -156,6 +165,7 @@ def test_a_bad_delete_is_put_back_by_a_promotion(started: Run) -> None:
     assert started("read", "orders").out == b"one\ntwo\nthree\nfour\nfive\n"
     assert started("append", "orders", stdin=b"six\n").text == "appended 1 record to orders, seq 6 to 6\n"
     assert "the former main is bad: the delete was wrong" in started("oplog").text.splitlines()[0]
+    assert "\n  stops the other directories that write the two branches\n" in started("undo", "--dry-run").text
     assert started("undo").text.startswith("undone: ")
     assert started("read", "orders").out == b"four\nfive\n"
     assert started("read", "orders@good").out == b"one\ntwo\nthree\nfour\nfive\nsix\n"

@@ -108,6 +108,21 @@ def test_a_replica_is_followed_while_it_is_read_and_then_no_more(two: Run) -> No
     assert two("status", "t", directory="two").code == 3
 
 
+def test_the_preview_of_an_undo_tells_whom_it_stops(two: Run) -> None:
+    lsn = rows(two, "delete", "t", "--before", "2", "--yes", directory="one")[0]["lsn"]
+    words = ("undo", "t", f"lsn:{lsn}")
+    told = "stops the directory that writes t, because this one does not"
+    assert told not in two(*words, "--dry-run", directory="one").text
+    two("sync", "t", directory="two")
+    assert told in two(*words, "--dry-run", directory="two").text
+    assert rows(two, *words, "--dry-run")[0]["is_replica"] is True
+    assert two(*words, directory="two").code == 0
+    two("append", "t", stdin=b"c\n", directory="one")
+    two("seal", "t", directory="one")
+    assert "was taken over by another writer" in two("offload", "t", directory="one").err
+    assert told not in two(*words, "--dry-run", directory="two").text
+
+
 def test_takeover_fences_and_reset_is_the_way_out(two: Run) -> None:
     done = two("takeover", "t", directory="two")
     assert done.text == "t is written here from seq 3 on (epoch 2)\n"

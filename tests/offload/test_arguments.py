@@ -259,7 +259,7 @@ CALLS = {
     "ReplicationService.take_over": _of_name("replication.take_over"),
     "Archive.truncate": _of_name("truncate", {"seq": "whole", "message": "text"}, seq=3),
     "BranchService.undelete_branch": _of_topic("branches.undelete_branch", {"branch": "text"}, branch="half"),
-    "HistoryService.undo": _of("history.undo", {"number": "whole"}, "number"),
+    "HistoryService.undo": _of("history.undo", {"number": "whole", "preview": "bool"}, "number"),
     "StatusService.with_hot_copies": _of("status.with_hot_copies", {"lag_s": "whole"}),
     "StatusService.waiting_bytes": _of_name("status.waiting_bytes", {"up_to": "whole"}, "up_to"),
     "Archive.open_for_append": _of_name("open_for_append"),

@@ -10,6 +10,8 @@ import pytest
 from catalog import ForkPoint, MemoryStore, Vid
 from catalog.errors import NotUndone, StoreUnreachable, VolumeHasName
 from catalog.refs.oplog import Oplog
+from catalog.refs.undo import check_undo, find_operation
+from catalog.volume import Volumes
 from tests.faults.ends import CRASHES, crashed, tried
 from tests.faults.meanwhile import Meanwhile
 from tests.faults.store import Fault, FaultyStore, unreachable
@@ -53,6 +55,8 @@ def test_a_delete_whose_volume_has_another_name_is_not_undone(store: MemoryStore
     rename(store)
     deleted = delete(store, "fix")
     undelete(store)
+    with pytest.raises(NotUndone, match="the name orders@half now"):
+        check_undo(Volumes(store), find_operation(Volumes(store), deleted))
     with pytest.raises(NotUndone, match="the name orders@half now"):
         take_back(store, deleted)
     assert names_of(store, half) == ["half"]
