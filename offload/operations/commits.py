@@ -13,6 +13,7 @@ from seglog.base.values import dataclass
 if TYPE_CHECKING:
     from catalog import PastCommit
     from catalog.history import History
+    from offload.services.erasures import Erasures
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +29,8 @@ class SegmentListed:
 class CommitListed:
     """A commit of a topic's history, which `target` means for good. The hidden fields hold the details of its kind.
 
-    A commit of kind restore has undone the commit `undone_lsn`.
+    A commit of kind restore has undone the commit `undone_lsn`. `kept_by` are the names that keep the bytes of deleted
+    records, so that there is no date.
     """
 
     target: str
@@ -52,14 +54,19 @@ class CommitListed:
     deleted_records: int = field(metadata=HIDDEN)
     removed_objects: int = field(metadata=HIDDEN)
     undone_lsn: int | None = field(metadata=OPTIONAL)
+    kept_by: tuple[str, ...] | None = field(default=None, metadata=OPTIONAL)
 
 
-def listed(stored: PastCommit, erased_by_ms: int | None, history: History) -> CommitListed:
-    """Return a commit as a command shows it. `history` is that of the topic or branch that the command shows."""
+def listed(stored: PastCommit, history: History, erasures: Erasures | None = None) -> CommitListed:
+    """Return a commit as a command shows it. `history` is that of the topic or branch that the command shows.
+
+    With `erasures`, tell when the bytes of deleted records are gone.
+    """
     from catalog import CommitKind
     from catalog.format.late import pyroaring
 
     commit = stored.commit
+    erased_by_ms, kept_by = (None, ()) if erasures is None else erasures.of(stored)
     bitmaps = commit.deletions.bitmaps.values() if commit.kind is CommitKind.DELETE else ()
     return CommitListed(
         target=history.target_of(commit),
@@ -91,6 +98,7 @@ def listed(stored: PastCommit, erased_by_ms: int | None, history: History) -> Co
         deleted_records=sum(len(pyroaring.BitMap.deserialize(bitmap)) for bitmap in bitmaps),
         removed_objects=len(commit.removed_sids),
         undone_lsn=None if commit.restored is None else commit.restored.undone.lsn,
+        kept_by=kept_by or None,
     )
 
 
@@ -110,6 +118,8 @@ def commit_text(commit: CommitListed, output: Output | None = None) -> str:
         name = f"{commit.target.replace(':', ' '):<10} {commit.hash[:12]} "
     if commit.erased_by is not None:
         gone = f", erased {'' if is_brief(output) else 'by '}{shown_time(output, commit.erased_by)}"
+    if commit.kept_by:
+        gone = f", kept by {', '.join(commit.kept_by)}"
     of = "" if is_brief(output) else f", of {commit.at_time}"
     return f"{name:<10} {at:<11}  {commit.commit_kind:<9} {_what(commit, of)}{gone}".rstrip()
 

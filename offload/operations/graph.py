@@ -68,10 +68,16 @@ def graph(archive: Archive, topic: str) -> Iterator[GraphedCommit]:
         parents |= {volume: parent for (volume, _), parent in pairwise(places)}
         for volume, last_lsn in places:
             longest[volume] = max(longest.get(volume, (0, "")), (last_lsn, name), key=lambda last: last[0])
-    lines = [
-        Line(volume, parents.get(volume), _commits(archive, topics[name], pasts[name], volume, main))
-        for volume, (_, name) in longest.items()
-    ]
+    first = archive.upkeep.erasures(base, main)
+
+    def commits(name: str, volume: str) -> Iterator[CommitListed]:
+        """Yield the commits of one volume of a history. The erasures have to see the newer commits as well."""
+        erasures = archive.upkeep.erasures(topics[name], pasts[name], beside=first)
+        told = (listed(stored, main, erasures) for stored in pasts[name])
+        newer_left = dropwhile(lambda commit: commit.volume != volume, told)
+        return takewhile(lambda commit: commit.volume == volume, newer_left)
+
+    lines = [Line(volume, parents.get(volume), commits(name, volume)) for volume, (_, name) in longest.items()]
     return ordered(lines, _names(archive, base, pasts))
 
 
@@ -88,14 +94,6 @@ def _names(archive: Archive, base: str, pasts: Mapping[str, History]) -> Mapping
     for tag in archive.tags.list(base):
         names.setdefault((str(tag.tag.point.vid), tag.tag.point.lsn), []).append(f"tag:{tag.name}")
     return names
-
-
-def _commits(archive: Archive, name: str, history: History, volume: str, main: History) -> Iterator[CommitListed]:
-    """Yield the commits of one volume of a history. The erasures have to see the newer commits as well."""
-    erasures = archive.upkeep.erasures(name)
-    commits = (listed(stored, erasures.date_ms(stored), main) for stored in history)
-    newer_left = dropwhile(lambda commit: commit.volume != volume, commits)
-    return takewhile(lambda commit: commit.volume == volume, newer_left)
 
 
 def ordered(lines: Sequence[Line], names: Mapping[_Place, Sequence[str]]) -> Iterator[GraphedCommit]:

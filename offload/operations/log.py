@@ -67,9 +67,9 @@ def _commits(
     if not history:
         return
     touches = None if record is None else _Touched(history, record)
-    erasures = archive.upkeep.erasures(name)
+    erasures = archive.upkeep.erasures(name, history)
     for stored in history:
-        commit = listed(stored, erasures.date_ms(stored), history)
+        commit = listed(stored, history, erasures)
         is_wanted = kinds is None or commit.commit_kind in kinds
         is_wanted &= since_ms is None or commit.created_at >= since_ms
         is_wanted &= until_ms is None or commit.created_at <= until_ms
@@ -92,13 +92,13 @@ def show(
     Examples: seglog show orders lsn:7; seglog show orders head~1
     """
     past = archive.history.commit(topic, commit)
-    erasures = archive.upkeep.erasures(topic)
     history = archive.history.commits(topic)
+    erasures = archive.upkeep.erasures(topic, history)
     for stored in history:
-        erased_by_ms = erasures.date_ms(stored)
         if stored.commit.vid == past.commit.vid and stored.commit.lsn <= past.commit.lsn:
-            return listed(past, erased_by_ms, history)
-    return listed(past, None, history)  # a tag of another branch
+            return listed(past, history, erasures)
+        erasures.date_ms(stored)
+    return listed(past, history)  # a tag of another branch
 
 
 class _Touched:

@@ -137,7 +137,7 @@ def resolve(
         seq=point.seq,
         before=_before(archive, topic, snapshot, neighbours),
         after=_after(archive, topic, snapshot.bounds.head_seq + 1, neighbours),
-        next_commit=None if following is None else listed(following, None, history),
+        next_commit=None if following is None else listed(following, history),
         pin=None,
         pinned_until=None,
         hash=archive.history.commit_at(point).hash.hex(),
@@ -208,7 +208,7 @@ def _point(
     history: History, past: PastCommit, event: str, keeper: str, target: str = "", seq: int | None = None
 ) -> PointListed:
     commit = past.commit
-    detail = listed(past, None, history)
+    detail = listed(past, history)
     added = sum(last - ref.first_seq + 1 for ref, last in past.segments()) if detail.commit_kind == "offload" else 0
     return PointListed(
         target=target or detail.target,

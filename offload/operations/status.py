@@ -367,7 +367,10 @@ def _erasure(state: TopicStatus) -> list[str]:
         )
     if state.erased_by_ms is not None:
         deleted = "what else stays deleted" if state.unerased_objects else "what stays deleted"
-        texts.append(f"{deleted} is gone for good by {format_time(state.erased_by_ms)}")
+        texts.append(
+            f"{deleted} is gone for good by {format_time(state.erased_by_ms)}, unless a tag, a lease or "
+            "another branch keeps it"
+        )
     return texts
 
 

@@ -14,8 +14,8 @@ A record's bytes disappear in three steps.
 
 ERASE-1  While the topic still shows a segment that held the record, there is no date. `seglog compact --erase` rewrites
     the segment.
-ERASE-2  A tag, a lease or a fork that holds an older state keeps its bytes beyond that date. `seglog gc` lists these
-    holders.
+ERASE-2  A tag, a lease or a branch that holds an older state keeps its bytes beyond that date. So `Erasures.of` gives
+    these names in the place of the date, and neither of them while the remote cannot be asked for the names.
 
 The window of a topic, for which GC keeps its past states, comes from its configuration.
 """
@@ -23,10 +23,14 @@ The window of a topic, for which GC keeps its past states, comes from its config
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
-from catalog import CommitKind, ForkPoint, PastCommit, SegmentView, Sid, Snapshot, Vid
+from pyroaring import BitMap
+
+from catalog import Commit, CommitKind, ForkPoint, PastCommit, SegmentView, Sid, Snapshot, Vid
+from catalog.errors import Unavailable
 from catalog.gc.policy import window_ms_of
+from catalog.history import History
 from offload.context import ArchiveContext
 from offload.write.merging import holds_more
 from seglog.base.values import dataclass
@@ -69,21 +73,76 @@ def erasure_state(snapshot: Snapshot, after_ms: int, now_ms: int) -> ErasureStat
     return ErasureState(len(holding), by_ms if snapshot.put_out_ms and by_ms > now_ms else None)
 
 
+Holder = tuple[str, Sequence[SegmentView]]
+
+
 class Erasures:
-    """The erasure dates of one history.
+    """The erasure dates of one history, which is that of the branch `name`.
 
     `state_at` returns the segments that a topic shows at a point, and the time of `collected_after_ms`. The first
-    delete or eviction asks it for the newest commit, because a topic may show many segments.
+    delete or eviction asks it for the newest commit, because a topic may show many segments. `holders` returns the
+    names of the topic, each with the segments of the state that it holds. The first date asks for them.
     """
 
-    def __init__(self, state_at: Callable[[ForkPoint], tuple[Sequence[SegmentView], int]]) -> None:
+    def __init__(
+        self,
+        name: str,
+        history: History,
+        state_at: Callable[[ForkPoint], tuple[Sequence[SegmentView], int]],
+        holders: Callable[[], Sequence[Holder]],
+    ) -> None:
+        self.holders = holders
+        self._name = name
+        self._ages = {span.vid: age for age, span in enumerate(history.spans)}
+        self._history = history
         self._state_at = state_at
+        self._first_seqs: dict[Sid, int] = {}
+        self._unread: Iterator[PastCommit] | None = None
         self._newest: ForkPoint | None = None
         self._shown: dict[Sid, SegmentView] | None = None
         self._after_ms = 0
         self._put_again_ms: dict[Sid, int] = {}
         self._undone = set[tuple[Vid, int]]()
         self._latest_ms = 0
+
+    def of(self, past: PastCommit) -> tuple[int | None, tuple[str, ...]]:
+        """Return the date of `date_ms`, or the names that keep the bytes beyond it (ERASE-2)."""
+        date_ms = self.date_ms(past)
+        if date_ms is None:
+            return None, ()
+        try:
+            others = [(name, views) for name, views in self.holders() if name != self._name]
+            names = tuple(name for name, views in others if any(self._has_bytes(view, past.commit) for view in views))
+        except Unavailable:
+            return None, ()
+        return (None, names) if names else (date_ms, ())
+
+    def _has_bytes(self, view: SegmentView, commit: Commit) -> bool:
+        """Return whether a segment has bytes that the commit took: it is older, and has some of the seqs."""
+        age = self._ages.get(view.vid, -1)
+        if age < self._ages[commit.vid] or (view.vid == commit.vid and view.lsn > commit.lsn):
+            return False
+        ref, bitmaps = view.ref, commit.deletions.bitmaps
+        if ref.first_seq < commit.deletions.before_seq or ref.sid in bitmaps:
+            return True
+        for sid, bitmap in bitmaps.items():  # a compaction may have made that segment of this one
+            first_seq, entries = self._first_seq(sid), BitMap.deserialize(bitmap)
+            if first_seq is None or (
+                entries and ref.first_seq <= first_seq + entries.max() and first_seq + entries.min() <= ref.last_seq
+            ):
+                return True
+        return False
+
+    def _first_seq(self, sid: Sid) -> int | None:
+        """Return the first seq of a segment of the history. Read no more of the history than that takes."""
+        if self._unread is None:
+            oldest = self._history.spans[-1]
+            views, _ = self._state_at(ForkPoint(oldest.vid, oldest.first_lsn))
+            self._first_seqs = {view.ref.sid: view.ref.first_seq for view in views}
+            self._unread = iter(self._history)
+        while sid not in self._first_seqs and (past := next(self._unread, None)) is not None:
+            self._first_seqs |= {ref.sid: ref.first_seq for ref, _ in past.segments()}
+        return self._first_seqs.get(sid)
 
     def date_ms(self, past: PastCommit) -> int | None:
         """Return when the records that a delete or an eviction took are gone for good.

@@ -17,21 +17,24 @@ Source: Graft RFC 0001 (Local garbage collection).
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
+from functools import cache
 from typing import TYPE_CHECKING
 
 from catalog import CommitKind, ForkPoint, Handle, LocalCatalog, SegmentView, Vid, encode_commit
 from catalog.errors import AccessDenied, Corrupt, Diverged, NoSuchObject, StoreUnreachable
 from catalog.format import keys
+from catalog.format.control import full_name
 from catalog.format.encoding import decode_commit_at
 from catalog.format.keys import checkpoints_key
 from catalog.format.small_objects import decode_control_of, decode_down_to
 from catalog.gc.policy import GcReport, unwatched
+from catalog.history import History
 from catalog.objects.store_time import check_clock, earliest_ms
 from offload.format.topic_config import PAUSED
-from offload.handles import Tip
-from offload.services.erasures import Erasures, collected_after_ms
+from offload.handles import Tip, split_name
+from offload.services.erasures import Erasures, Holder, collected_after_ms
 from offload.services.parts import ArchiveParts
 from seglog import ConcurrentModification, TopicConfig
 from seglog.base import forms
@@ -238,8 +241,14 @@ class UpkeepService(Owned):
         raise ConcurrentModification(name)
 
     @checked
-    def erasures(self, name: str) -> Erasures:
-        """Return when the deleted records of a topic or branch are gone for good (`offload.services.erasures`)."""
+    def erasures(self, name: str, history: History, *, beside: Erasures | None = None) -> Erasures:
+        """Return when the deleted records of a topic or branch are gone for good (`offload.services.erasures`).
+
+        Args:
+            name: The topic, or TOPIC@BRANCH.
+            history: Its commits.
+            beside: The erasures of another branch of the topic, which know the names.
+        """
 
         def state_at(point: ForkPoint) -> tuple[Sequence[SegmentView], int]:
             try:
@@ -248,7 +257,36 @@ class UpkeepService(Owned):
                 snapshot = self._parts.states.newest(name)
             return snapshot.segments, collected_after_ms(self._context, name, snapshot)
 
-        return Erasures(state_at)
+        holders = cache(lambda: [*self._holders(split_name(name)[0])]) if beside is None else beside.holders
+        return Erasures(name, history, state_at, holders)
+
+    def _holders(self, topic: str) -> Iterator[Holder]:
+        """Yield the branches, the tags and the leases of a topic, each with the segments of a state that it holds.
+
+        Of a branch this is the state that it was forked from, or the newest one of a branch that has no such state.
+        """
+        from catalog.refs.state_names import Pins
+
+        volumes = self._context.volumes
+        for branch in self._context.branches.branches(topic):
+            forked = self._segments(branch.parent)
+            shown = volumes.snapshot(branch.vid).segments if forked is None else forked
+            yield full_name(topic, branch.branch), shown
+        for tag in self._context.tags.list(topic):
+            yield f"tag:{tag.name}", self._segments(tag.tag.point) or ()
+        now_ms = self._context.clock.now_ms()
+        for held in Pins(volumes).list():
+            if held.pin.expires_at_ms > now_ms and volumes.control(held.pin.point.vid).topic == topic:
+                yield f"lease {held.name}", self._segments(held.pin.point) or ()
+
+    def _segments(self, point: ForkPoint | None) -> Sequence[SegmentView] | None:
+        """Return the segments of a state, or None if GC has passed it."""
+        if point is None:
+            return None
+        try:
+            return self._context.volumes.snapshot(point.vid, point.lsn, point.seq).segments
+        except NoSuchObject:
+            return None
 
     @checked
     def collect(

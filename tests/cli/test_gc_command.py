@@ -103,6 +103,13 @@ def test_a_delete_tells_by_when_its_records_are_erased(started: Run) -> None:
     [told] = [each for each in _lines(started, "log", "orders") if each["commit_kind"] == "delete"]
     assert told["erased_by"] > told["created_at"]
     assert f"erased by {told['erased_by']}" in started("log", "orders").text
+    assert started("tag", "create", "orders", "old", "--at", "lsn:1").code == 0
+    [told] = [each for each in _lines(started, "log", "orders") if each["commit_kind"] == "delete"]
+    assert (told["erased_by"], told["kept_by"]) == (None, ["tag:old"])
+    for words in (("log", "orders"), ("log", "orders", "--graph"), ("show", "orders", f"lsn:{told['lsn']}")):
+        text = started(*words).text
+        assert (", kept by tag:old\n" in text, "erased by" in text) == (True, False)
+    assert started("tag", "delete", "orders", "old").code == 0
     assert started("read", "orders").out == b"two\nthree\nfour\nfive\nsix\n"
 
 

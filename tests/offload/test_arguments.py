@@ -155,7 +155,7 @@ CALLS = {
     "HistoryService.differing_records": _of("history.differing_records", {"found": "instance"}),
     "BranchService.distances": _of("branches.distances", {"branches": "instances"}),
     "UpkeepService.erase": _of_name("upkeep.erase", {"on_bytes": "callable", "message": "text"}),
-    "UpkeepService.erasures": _of_name("upkeep.erasures"),
+    "UpkeepService.erasures": _of_name("upkeep.erasures", {"history": "instance", "beside": "instance"}, "beside"),
     "Archive.evict": _of_name("evict", {"before": "whole", "message": "text"}, before=2),
     "ReplicationService.fetch": _of_name("replication.fetch"),
     "ReplicationService.follow": _of_name("replication.follow"),

@@ -144,7 +144,8 @@ def test_gc_takes_it_when_the_window_has_passed(
 ) -> None:
     _, archive = pair
     archive.evict("t", 5)
-    dates = [archive.upkeep.erasures("t").date_ms(past) for past in archive.history.commits("t")]
+    history = archive.history.commits("t")
+    dates = [archive.upkeep.erasures("t", history).date_ms(past) for past in history]
     assert dates[0] is not None
     for _ in range(3):
         clock.ms += 3_600_000

@@ -13,6 +13,7 @@ import pytest
 import offload
 import seglog
 from catalog import CommitKind
+from catalog.errors import StoreUnreachable
 from catalog.objects import MemoryStore
 from offload.archive import Archive
 from offload.services.erasures import Erasures
@@ -61,10 +62,18 @@ class Kit:
 
     def dates(self) -> list[int | None]:
         """Return the erasure dates of the deletes, newest first."""
-        erasures = self.archive.upkeep.erasures("t")
-        told = [(past, erasures.date_ms(past)) for past in self.archive.history.commits("t")]
+        history = self.archive.history.commits("t")
+        erasures = self.archive.upkeep.erasures("t", history)
+        told = [(past, erasures.date_ms(past)) for past in history]
         assert all(date is None for past, date in told if past.commit.kind is not CommitKind.DELETE)
         return [date for past, date in told if past.commit.kind is CommitKind.DELETE]
+
+    def told(self, name: str = "t") -> list[tuple[int | None, tuple[str, ...]]]:
+        """Return the date of each delete, or the names that keep its bytes, newest first."""
+        history = self.archive.history.commits(name)
+        erasures = self.archive.upkeep.erasures(name, history)
+        told = [(past, erasures.of(past)) for past in history]
+        return [each for past, each in told if past.commit.kind is CommitKind.DELETE]
 
     def collect(self) -> None:
         for _ in range(2):
@@ -199,7 +208,78 @@ def test_a_history_without_deletes_is_listed_without_the_state_of_the_topic(tmp_
     def never(_: object) -> Never:
         raise AssertionError("asked for the state")
 
-    erasures = Erasures(never)
-    assert {erasures.date_ms(past) for past in kit.archive.history.commits("t")} == {None}
+    history = kit.archive.history.commits("t")
+    erasures = Erasures("t", history, never, lambda: never(None))
+    assert {erasures.of(past) for past in history} == {(None, ())}
     kit.archive.close()
     kit.log.close()
+
+
+def test_a_date_is_told_only_if_no_other_name_keeps_the_bytes(kit: Kit) -> None:
+    kit.append(b"one")
+    kit.archive.tags.tag("t", "before")
+    kit.append(SECRET, tag="x")
+    kit.archive.restore("t", to="head", name="side")
+    lease = kit.archive.history.pin(kit.archive.history.point("t", "head"), ttl_s=3600)
+    kit.archive.tags.tag("t", "shows")
+    kit.append(b"three")
+    kit.archive.delete("t", tag="x")
+    kit.archive.tags.tag("t", "hides")  # its object has the bytes
+    assert kit.told() == [(None, ())]
+    assert [each.kind for each in kit.archive.upkeep.erase("t")] == [CommitKind.COMPACT]
+    kit.archive.tags.tag("t", "after")
+    names = ("t@side", "tag:hides", "tag:shows", f"lease {lease.name}")
+    assert kit.told() == [(None, names)]
+    for name in ("hides", "shows"):
+        kit.archive.tags.delete_tag("t", name)
+    kit.archive.pins.release(lease.name)
+    assert kit.told() == [(None, ("t@side",))]
+    kit.archive.branches.delete_branch("t", "side")
+    [(date, names)] = kit.told()
+    assert (date == kit.dates()[0], names) == (True, ())
+
+
+def test_a_tag_keeps_the_bytes_that_a_compaction_moved_before_the_delete(kit: Kit) -> None:
+    kit.append(b"one")
+    kit.archive.tags.tag("t", "first")
+    kit.append(SECRET, tag="x")
+    kit.archive.tags.tag("t", "second")
+    for number in range(14):
+        kit.append(b"%d" % number)
+    assert kit.archive.upkeep.compact("t")
+    kit.append(b"last")
+    kit.archive.delete("t", tag="x")
+    assert kit.archive.upkeep.erase("t")
+    assert kit.told() == [(None, ("tag:second",))]
+    kit.append(b"later")
+    kit.collect()
+    kit.clock.now += 30 * DAY_MS
+    kit.collect()
+    assert kit.holding() == 1
+    for number in range(2):  # of a segment whose commit GC has passed
+        kit.archive.delete("t", seqs=[3 - 2 * number])
+        assert kit.archive.upkeep.erase("t")
+    assert [names for _, names in kit.told()][:2] == [("tag:first", "tag:second"), ()]
+
+
+def test_a_branch_hides_what_its_parent_shows(kit: Kit) -> None:
+    kit.append(b"one", SECRET)
+    kit.append(b"three")
+    kit.archive.restore("t", to="head", name="side")
+    kit.archive.open_for_append("t@side")
+    kit.archive.delete("t@side", before=3)
+    kit.archive.offload("t@side")
+    assert kit.told("t@side") == [(None, ("t",))]
+
+
+def test_no_date_is_told_while_the_names_cannot_be_read(kit: Kit) -> None:
+    kit.append(SECRET, tag="x")
+    kit.archive.delete("t", tag="x")
+    history = kit.archive.history.commits("t")
+
+    def away() -> Never:
+        raise StoreUnreachable("s3://b", "the network is down")
+
+    erasures = kit.archive.upkeep.erasures("t", history)
+    erasures.holders = away
+    assert {erasures.of(past) for past in history} == {(None, ())}
