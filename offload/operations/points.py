@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from offload.archive import Archive
     from seglog import Record
 
+    _Mark = tuple["PointListed", PastCommit]
+
 _SHOWN_BYTES = 60
 _TAKES_AWAY = ("delete", "evict", "truncate")
 
@@ -40,7 +42,7 @@ class PointListed:
 
     `time` is the topic's time then, `committed_at` the time of the commit. `what` tells what happened there, and `kept`
     why GC keeps the point. `records` and `bytes` count what the commit added, or the records that it names as deleted,
-    also if an earlier one deleted them.
+    also if an earlier one deleted them. A delete or an eviction of all below a seq names those of the state before it.
     """
 
     target: str
@@ -104,10 +106,11 @@ def points(
     around_ms = time_ms(around)
     history = archive.history.commits(topic)
     yield Window(topic, timeline.window(history))
-    marks: Iterable[PointListed] = chain(_of_commits(history), _of_names(archive, topic, history))  # it may be long
+    marks: Iterable[_Mark] = chain(_of_commits(history), _of_names(archive, topic, history))  # it may be long
     if around_ms is not None:
-        marks = nsmallest(limit, marks, key=lambda point: abs(point.time - around_ms))
-    yield from nsmallest(limit, marks, key=lambda point: (-point.time, -point.head_seq))
+        marks = nsmallest(limit, marks, key=lambda mark: abs(mark[0].time - around_ms))
+    for point, past in nsmallest(limit, marks, key=lambda mark: (-mark[0].time, -mark[0].head_seq)):
+        yield point if point.records else replace(point, records=_taken_below(archive, past))
 
 
 def resolve(
@@ -169,7 +172,30 @@ def _shown(record: Record) -> RecordNearby:
     return RecordNearby(record.seq, Moment(record.ts_ms), record.tag, start)
 
 
-def _of_commits(history: History) -> Iterator[PointListed]:
+def _taken_below(archive: Archive, past: PastCommit) -> int:
+    """Return how many records a commit took below its seq, as commits tell it; 0 if GC has passed the state before."""
+    from catalog import ForkPoint
+    from catalog.errors import NoSuchObject
+    from catalog.format.late import pyroaring
+    from catalog.snapshot import deleted_below
+
+    records, below = 0, deleted_below(past.commit)
+    if not below:
+        return 0
+    try:
+        before = archive.history.snapshot_at(ForkPoint(past.commit.vid, past.commit.lsn - 1))
+    except NoSuchObject:
+        return 0
+    for view in before.segments:
+        end = min(view.last + 1, below)
+        if view.first < end:
+            records += end - view.first
+            deleted = pyroaring.BitMap() if view.deleted is None else pyroaring.BitMap.deserialize(view.deleted)
+            records -= deleted.range_cardinality(view.first - view.ref.first_seq, end - view.ref.first_seq)
+    return records
+
+
+def _of_commits(history: History) -> Iterator[_Mark]:
     """Yield the head, the commits that took something away, and the point before each."""
     newer: PastCommit | None = None
     for past in history:
@@ -184,7 +210,7 @@ def _of_commits(history: History) -> Iterator[PointListed]:
         newer = past
 
 
-def _of_names(archive: Archive, topic: str, history: History) -> Iterator[PointListed]:
+def _of_names(archive: Archive, topic: str, history: History) -> Iterator[_Mark]:
     """Yield the tags, and the starts of branches, that stand on this history. A tag may be older than the window."""
     from catalog.errors import NoSuchTag
 
@@ -206,11 +232,11 @@ def _of_names(archive: Archive, topic: str, history: History) -> Iterator[PointL
 
 def _point(
     history: History, past: PastCommit, event: str, keeper: str, target: str = "", seq: int | None = None
-) -> PointListed:
+) -> _Mark:
     commit = past.commit
     detail = listed(past, history)
     added = sum(last - ref.first_seq + 1 for ref, last in past.segments()) if detail.commit_kind == "offload" else 0
-    return PointListed(
+    point = PointListed(
         target=target or detail.target,
         time=Moment(commit.at_ts_ms),
         committed_at=Moment(commit.created_at_ms),
@@ -222,6 +248,7 @@ def _point(
         message=commit.message,
         kept=keeper,
     )
+    return point, past
 
 
 def point_text(point: Window | PointListed, output: Output | None = None) -> str:

@@ -99,6 +99,23 @@ def test_each_point_that_is_listed_can_be_restored(started: Run) -> None:
     assert started("points", "nope").code == 3
 
 
+def test_a_point_counts_what_a_delete_or_an_eviction_of_all_below_a_seq_took(run: Run, tmp_path: Path) -> None:
+    assert run("init", "--remote", (tmp_path / "remote").as_uri()).code == 0
+    run("append", "t", stdin=b"".join(b"%d\n" % number for number in range(1, 11)))
+    run("seal", "t")
+    run("offload", "t")
+    for words in (["delete", "t", "--seqs", "2,3"], ["delete", "t", "--before", "5"], ["evict", "t", "--before", "8"]):
+        assert run(*words, "--yes").code == 0
+    _, *found = _lines(run, "points", "t")
+    assert [(each["what"], each["records"]) for each in found][:3] == [("evict", 3), ("delete", 2), ("delete", 2)]
+    assert "evict, 3 records, kept by window" in run("points", "t").text
+    for _ in range(2):  # GC passes the state before the eviction, of which this directory has a copy
+        run("gc", "--retain", "0", "--grace", "0")
+    assert "evict, 3 records, kept by window" in run("points", "t").text
+    assert run("init", "--remote", (tmp_path / "remote").as_uri(), directory="other").code == 0
+    assert "evict, kept by window" in run("points", "t", directory="other").text
+
+
 def test_a_tag_that_the_window_has_passed_is_listed_and_restored(started: Run) -> None:
     assert started("tag", "create", "orders", "v1", "--at", "seq:3").code == 0
     for _ in range(2):
