@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from offload.errors import InvalidParameters
 from offload.moment import Moment
+from seglog.base.errors import format_bytes as format_bytes  # the texts of errors have it too
 from seglog.base.later import pattern
 from seglog.base.values import dataclass
 
@@ -91,15 +92,6 @@ def time_ms(text: str | None) -> int | None:
 
 def counted(count: int, noun: str = "record") -> str:
     return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
-
-
-def format_bytes(count: int) -> str:
-    value = float(count)
-    for unit in ("B", "KB", "MB", "GB"):
-        if value < 1000:
-            return f"{value:.0f} {unit}" if unit == "B" else f"{value:.1f} {unit}"
-        value /= 1000
-    return f"{value:.1f} TB"
 
 
 def span_text(passed: timedelta) -> str:

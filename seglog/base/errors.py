@@ -236,3 +236,13 @@ class Evicted(Missing):
         self.topic = topic
         self.gap_from = gap_from
         self.gap_to = gap_to
+
+
+def format_bytes(count: int) -> str:
+    """Return a size as people read it, such as `536.9 MB`."""
+    value = float(count)
+    for unit in ("B", "KB", "MB", "GB"):
+        if value < 1000:
+            return f"{value:.0f} {unit}" if unit == "B" else f"{value:.1f} {unit}"
+        value /= 1000
+    return f"{value:.1f} TB"

@@ -31,6 +31,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import field
 from typing import Concatenate, ParamSpec, TypeVar
 
+from seglog.base.errors import format_bytes
 from seglog.base.later import logger
 from seglog.base.ownership import Owned
 from seglog.base.values import dataclass
@@ -118,7 +119,7 @@ class Room:
         if again_bytes > reject_bytes:
             name, bound_bytes = "the room for its ballast, which upkeep gave up,", again_bytes
         needed_bytes = bound_bytes + (bound_bytes // 10 if self.refusal is not None else 0)
-        reason = f"the disk has only {free_bytes} bytes left, and {name} is {bound_bytes}"
+        reason = f"the disk has only {format_bytes(free_bytes)} left, and {name} is {format_bytes(bound_bytes)}"
         self._refuse(reason if free_bytes < needed_bytes else None)
 
     def make_room(self) -> None:
@@ -160,8 +161,8 @@ class Room:
         return _SPARE_BYTES if any(wal.offset >= _SPARE_BYTES for wal in wals) else 0
 
     def _refuse(self, reason: str | None) -> None:
-        if reason is not None and self.refusal is None:
-            _logger.warning("appends to %s are refused: %s", self._layout.root, reason)
+        if reason is not None and self.refusal is None:  # no warning: each refused append raises an error that says it
+            _logger.info("appends to %s are refused: %s", self._layout.root, reason)
         elif reason is None and self.refusal is not None:
             _logger.info("appends to %s work again", self._layout.root)
         self.refusal = reason

@@ -6,6 +6,7 @@ tests/promises/test_full_disk.py has the disk that is really full.
 from __future__ import annotations
 
 import errno
+import logging
 import os
 from pathlib import Path
 
@@ -32,11 +33,15 @@ def _fill(log: Log, files: float) -> None:
         log.topic("t").append([bytes(1000)], durability="disk")
 
 
-def test_below_the_bound_appends_are_refused_and_all_else_works(tmp_path: Path) -> None:
+def test_below_the_bound_appends_are_refused_and_all_else_works(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     with seglog.open(tmp_path) as log:
         log.topic("t").append([b"1", b"2", b"3"])
         log.disk_reject_bytes = _HUGE
-        with pytest.raises(AppendsHeld, match=r"log\.disk_reject_bytes is \d+") as caught:
+        with pytest.raises(
+            AppendsHeld, match=r"has only [\d.]+ .B left, and log\.disk_reject_bytes is [\d.]+ .B"
+        ) as caught:
             log.topic("t").append([b"4"])
         assert "free some space" in str(caught.value.hint)
         log.topic("t").seal()
@@ -48,6 +53,7 @@ def test_below_the_bound_appends_are_refused_and_all_else_works(tmp_path: Path) 
         log.topic("t").append([b"4"])
     with seglog.open(tmp_path, settings=LogSettings(disk_reject_bytes=_HUGE)) as log, pytest.raises(AppendsHeld):
         log.topic("t").append([b"5"])
+    assert not [each for each in caplog.records if each.levelno >= logging.WARNING]  # the errors have said it
 
 
 def test_a_record_of_upkeep_goes_in_while_appends_are_held(tmp_path: Path) -> None:
