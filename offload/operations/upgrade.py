@@ -70,11 +70,18 @@ def upgrade(
 
 
 def _print(output: Output, results: Iterator[VolumeUpgraded | DirectoryUpgraded], values: Mapping[str, Any]) -> None:
-    if values["dry_run"]:
+    if not values["dry_run"]:
+        for result in results:
+            output.show(result, _text(result, "went"))
+        return
+    found = [*results]
+    has_steps = any(result.form != result.to for result in found)
+    if has_steps:
         output.note(_FIRST)
-    verb = "would go" if values["dry_run"] else "went"
-    for result in results:
-        output.show(result, _text(result, verb))
+    for result in found:
+        output.show(result, _text(result, "would go"))
+    if not has_steps:
+        output.remark("nothing to upgrade here")
 
 
 def _text(result: VolumeUpgraded | DirectoryUpgraded, verb: str) -> str:

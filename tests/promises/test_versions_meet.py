@@ -201,6 +201,8 @@ def test_upgrade_says_what_it_does_and_is_done_once(tmp_path: Path, remote: str,
     before = tree(tmp_path / "remote")
     again = command("upgrade", "--yes", directory=writer)
     assert again.stdout == f"{writer}: form 2, the newest\n".encode()
+    tried = command("upgrade", "--dry-run", directory=writer)
+    assert (tried.stdout, tried.stderr) == (again.stdout + b"nothing to upgrade here\n", b"")
     assert tree(tmp_path / "remote") == before
     assert b"form 1" not in command("status", directory=writer).stdout
 
