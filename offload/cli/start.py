@@ -31,16 +31,17 @@ def demo(
         Path | None, About("Where the demo keeps its data.", metavar="DIR", shown_default="demo-data")
     ] = None,
 ) -> None:
-    """Show on a text what seglog does, in some seconds. Each command comes with what it prints. Needs no Java.
+    """Show on a text what seglog does. Each command comes with what it prints. It takes seconds, and needs no Java.
 
     The demo appends the text, offloads it to a directory, drops the local copy, and reads it back. Then it deletes half
-    by mistake, finds the moment, restores the state before it as a branch, and takes the mistake back. With PySpark and
-    Java, it counts both states in Spark. Its data stays for you to look into, and the next demo begins anew. A
-    directory that holds anything else is refused. Example: seglog demo /var/log/dpkg.log
+    by mistake, finds the moment, restores the state before it as a branch, and takes the mistake back. If PySpark and
+    Java are there, it counts both states in Spark, which takes up to a minute more. Its data stays for you to look
+    into, and the next demo begins anew. A directory that holds anything else is refused.
+    Example: seglog demo /var/log/dpkg.log
     """
     from offload.operations import demo as use
 
-    for step in use.demo(directory or Path("demo-data"), file):
+    for step in use.demo(directory or Path("demo-data"), file, session.output.note):
         command = f"  $ {step.command}\n" if step.command else ""
         output = "".join(f"    {line}\n" for line in step.output.splitlines())
         session.output.show(step, "\n".join(filter(None, [step.says, command + output])))

@@ -19,7 +19,7 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -57,8 +57,10 @@ class DemoStep:
     output: str = ""
 
 
-def demo(directory: Path, file: Path | None) -> Iterator[DemoStep]:
+def demo(directory: Path, file: Path | None, note: Callable[[str], None]) -> Iterator[DemoStep]:
     """Yield the steps as they are done. `file` is the text, or None for a log that the demo makes up.
+
+    `note` takes what a person has to know before a long step.
 
     Raises `NoSuchFile`, `InvalidParameters`, `DirectoryNotEmpty`, `DemoFailed`.
     """
@@ -71,10 +73,10 @@ def demo(directory: Path, file: Path | None) -> Iterator[DemoStep]:
     _make_empty(directory)
     text = directory / "text.log"
     text.write_bytes(wanted)
-    return _story(directory, shlex.quote(str(text)), wanted, count)
+    return _story(directory, shlex.quote(str(text)), wanted, count, note)
 
 
-def _story(directory: Path, text: str, wanted: bytes, count: int) -> Iterator[DemoStep]:
+def _story(directory: Path, text: str, wanted: bytes, count: int, note: Callable[[str], None]) -> Iterator[DemoStep]:
     url = (directory / "archive").resolve().as_uri()
     seglog, topic, branch = f"seglog -C {shlex.quote(str(directory / 'data'))}", _TOPIC, f"{_TOPIC}@{_BRANCH}"
 
@@ -107,7 +109,7 @@ def _story(directory: Path, text: str, wanted: bytes, count: int) -> Iterator[De
         yield DemoStep("", f"{seglog} read {name} | wc -l", str(_run(f"{seglog} read {name}").count(b"\n")))
     yield step("8. Or take the mistake back.", f"undo {topic} lsn:{lsn}")
     yield step("", f"status {topic}")
-    yield _in_spark(url, lsn)
+    yield _in_spark(url, lsn, note)
     tries = "\n".join(f"  {seglog} {words}" for words in (f"read {branch} --limit 3", f"points {topic}", "cost"))
     yield DemoStep(
         f"All of it is in {directory}. Look around:\n\n{tries}\n\nThen `seglog --help`, with a log of yours."
@@ -147,10 +149,11 @@ def _run(command: str) -> bytes:
     return _output(command, [sys.executable, "-P", "-m", "offload", *shlex.split(command)[1:]], variables)
 
 
-def _in_spark(url: str, lsn: int) -> DemoStep:
+def _in_spark(url: str, lsn: int, note: Callable[[str], None]) -> DemoStep:
     home = os.environ.get("JAVA_HOME")
     if find_spec("pyspark") is None or not shutil.which(f"{home}/bin/java" if home else "java"):
         return DemoStep("9. Spark reads the archive, too: pip install 'seglog[spark]', and Java 17 or newer.")
+    note("seglog: starting Spark, which counts both states in the archive. That takes up to a minute")
     program = _PROGRAM.format(topic=_TOPIC, url=url, lsn=lsn)
     variables = {"PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1", **os.environ}
     output = _output("python", [sys.executable, "-P", "-c", program], variables)

@@ -9,12 +9,13 @@ VERSION = '0.1.0'
 COMMANDS = {
     'demo': ListedCommand(
         'demo',
-        'Show on a text what seglog does, in some seconds. Each command comes with what it prints. Needs no Java.\n'
+        'Show on a text what seglog does. Each command comes with what it prints. It takes seconds, and needs no Java.\n'
         '\n'
         'The demo appends the text, offloads it to a directory, drops the local copy, and reads it back. Then it deletes half\n'
-        'by mistake, finds the moment, restores the state before it as a branch, and takes the mistake back. With PySpark and\n'
-        'Java, it counts both states in Spark. Its data stays for you to look into, and the next demo begins anew. A\n'
-        'directory that holds anything else is refused. Example: seglog demo /var/log/dpkg.log',
+        'by mistake, finds the moment, restores the state before it as a branch, and takes the mistake back. If PySpark and\n'
+        'Java are there, it counts both states in Spark, which takes up to a minute more. Its data stays for you to look\n'
+        'into, and the next demo begins anew. A directory that holds anything else is refused.\n'
+        'Example: seglog demo /var/log/dpkg.log',
         (
             ListedParameter('file', 'path', 'A text of yours. By default the demo makes one up.', ()),
             ListedParameter('directory', 'path', 'Where the demo keeps its data.', ('--directory',), metavar='DIR', shown_default='demo-data'),

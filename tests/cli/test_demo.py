@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from offload.operations.demo import demo
 from tests.schemas import SCHEMAS, mismatches
 from tests.worlds.command import Run
 
@@ -47,6 +48,25 @@ def test_the_demo_takes_a_text_and_counts_both_states_in_spark(tmp_path: Path) -
     assert [mismatches(step, SCHEMAS["demo_step"]) for step in steps if mismatches(step, SCHEMAS["demo_step"])] == []
     assert "5 records now\n3 records after the mistake\n" in [step["output"] for step in steps]
     assert (tmp_path / "own text").read_bytes() == b"one\ntwo\n\xff\nfour\nfive"
+
+
+def test_a_person_is_told_of_spark_before_it_starts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, run: Run) -> None:
+    """The commands run in this process, and Spark not at all."""
+    told: list[str] = []
+
+    def output(shown: str, words: list[str], _: object) -> bytes:
+        told.append(shown)
+        return b"5" if shown == "python" else run(*words[4:], directory=None).out
+
+    monkeypatch.setattr("offload.operations.demo._output", output)
+    monkeypatch.setattr("offload.operations.demo.find_spec", lambda _: object())
+    monkeypatch.setattr("offload.operations.demo.shutil.which", lambda _: "java")
+    (tmp_path / "text").write_bytes(b"one\ntwo\n")
+    steps = [*demo(tmp_path / "demo-data", tmp_path / "text", told.append)]
+    assert "straight from the archive" in steps[-2].says
+    at = told.index("python")
+    assert "starting Spark" in told[at - 1]
+    assert "up to a minute" in told[at - 1]
 
 
 def test_a_directory_that_is_not_the_demos_stays_as_it_is(tmp_path: Path, run: Run) -> None:
