@@ -333,7 +333,8 @@ COMMANDS = {
         '`FENCED`.\n'
         '\n'
         'If only this directory has some records or deletes, `reset` needs --as or --discard. The new branch is in this\n'
-        'directory only, until it is sealed and offloaded. Example: seglog reset orders --as what-i-had',
+        'directory only, until it is sealed and offloaded. The next append to the topic here takes it over again, and stops\n'
+        'another writer. Example: seglog reset orders --as what-i-had',
         (
             ListedParameter('topic', 'str', 'TOPIC or TOPIC@BRANCH.', (), is_required=True, is_topic=True, metavar='TOPIC', names='topic'),
             ListedParameter('as_branch', 'str', 'Keep the records and deletes that are only here as this new branch.', ('--as',)),

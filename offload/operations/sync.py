@@ -121,7 +121,8 @@ def reset(
     `FENCED`.
 
     If only this directory has some records or deletes, `reset` needs --as or --discard. The new branch is in this
-    directory only, until it is sealed and offloaded. Example: seglog reset orders --as what-i-had
+    directory only, until it is sealed and offloaded. The next append to the topic here takes it over again, and stops
+    another writer. Example: seglog reset orders --as what-i-had
     """
     if as_branch is not None and discard:
         raise InvalidParameters("--as keeps it, --discard drops it: say one")
@@ -205,13 +206,14 @@ def taken_over_text(taken_over: TakenOver) -> str:
 
 def reset_text(done: TopicReset) -> str:
     now = f"follows its volume at lsn {done.lsn}" if done.is_followed else "is gone here, too"
+    warning = f"\n  the next append to {done.topic} here takes it over, and stops another writer" * done.is_followed
     end = f"{done.topic} {now}"
     changes = f"{counted(done.records)} and {counted(done.deletes, 'delete')}"
     if done.branch is None:
-        return f"{end}; {changes} were dropped" if done.has_changes else end
+        return (f"{end}; {changes} were dropped" if done.has_changes else end) + warning
     first = "" if done.is_followed else ", from seq 1 on"
     steps = f"`seglog seal {done.branch}`, then `seglog offload {done.branch}` bring them to the remote"
-    return f"{end}; {changes} are on {done.branch}{first}, in this directory only: {steps}"
+    return f"{end}; {changes} are on {done.branch}{first}, in this directory only: {steps}{warning}"
 
 
 _print_reset = taking_lines(reset_text)
