@@ -174,15 +174,19 @@ def test_a_replica_is_ahead_of_a_remote_that_was_restored(tmp_path: Path, yester
 def test_the_newest_commit_is_deleted(tmp_path: Path) -> None:
     """An operator deletes the newest commit of a topic from the remote.
 
-    Outcome: `RemoteBehind` at the next offload after an opening; no hot copy goes.
+    Outcome: `RemoteBehind` at the next offload after an opening; no hot copy goes. `verify --remote` in that directory
+    names the commit.
     """
     shipped(tmp_path)
-    objects(tmp_path, "/log/")[0].unlink()
+    gone = objects(tmp_path, "/log/")[0]
+    gone.unlink()
     with attached(tmp_path) as (log, archive):
         hot_goes_on(log, numbered(40))
         with pytest.raises(RemoteBehind):
             archive.offload("orders", drop_hot=True)
         assert len(list(log.topic("orders").read())) == 41
+    done = command("--remote", (tmp_path / "remote").as_uri(), "verify", "--remote", directory=tmp_path / "data")
+    assert (done.returncode, gone.name.encode() in done.stdout) == (5, True)
 
 
 def test_a_commit_in_the_middle_is_deleted(tmp_path: Path) -> None:
