@@ -12,7 +12,7 @@
 BLOCK-1  Every block but the last has exactly the block size. The last block ends with its payload, without padding.
 BLOCK-2  Codec none: a chunk's bytes are its entries. So the payload is entries back to back, as Apache Pulsar reads
     them.
-BLOCK-3  Codec zstd: a chunk's bytes are one zstd frame (content size and content checksum present) of its entries.
+BLOCK-3  Codec zstd: a chunk's bytes are one zstd frame (content size present) of its entries.
     The magic word differs, so a reader of PIP-17 refuses the object instead of misreading it.
 BLOCK-4  A chunk never spans blocks. Codec none: if an entry does not fit this block, it goes to the next block.
     Codec zstd: if the frame of a chunk does not fit this block, the chunk goes to the next block.

@@ -98,7 +98,8 @@ def test_fewer_checks_let_the_same_damage_through(judge: Judge, codec: Codec, ve
             expected = case.expected(**part, verify=verify)
             assert are_same(found, expected), (name, at, bit, found, expected)
             shown += "rows" in found and found["rows"] != whole
-    assert (shown > 0) == (verify is Verify.NONE and codec is Codec.NONE)
+    assert shown == 0 or verify is Verify.NONE
+    assert shown > 0 or verify is Verify.CHUNK or codec is Codec.ZSTD
 
 
 def _with_chunk(case: Case, number: int, stored: bytes, raw_length: int | None = None) -> Case:
@@ -184,7 +185,7 @@ def test_odd_frames_of_zstd_give_the_same(judge: Judge):
         stored[:5],
         zstandard.ZstdCompressor().compress(raw + b"more"),
         zstandard.ZstdCompressor().compress(raw[:-1]),
-        zstandard.ZstdCompressor(level=19, write_checksum=False).compress(raw),
+        zstandard.ZstdCompressor(level=19, write_checksum=True).compress(raw),
     ):
         changed = _with_chunk(case, 0, odd)
         found, expected = judge.ask(**changed.question()), changed.expected()
