@@ -2,7 +2,8 @@
 
 Records of 200 B, `--bulk-mib` of them, zstd, on `file://`. Parquet (snappy) is written from the same frame, in the same
 order. So its row groups and pages have narrow ranges of seq and time. Each query counts the records and adds up the
-lengths of their values. Every chunk and every record that we read is checked. The records of a tag lie far apart.
+lengths of their values, or only counts them ("counted"). Every chunk and every record that we read is checked. The
+records of a tag lie far apart.
 
 "time" is the time of the action, planning included. The planner has the index heads in memory, because it asked for
 them in an earlier query. Their size has a row of its own. Parquet reads the footers for each query.
@@ -37,6 +38,8 @@ SUMMARY = "Spark: one record and 1 % of the records by seq, time and tag, beside
 
 RECORD_BYTES = 200
 _WARM_UPS = 2
+_COUNTED = ("count(*)",)
+_READ = ("count(*)", "sum(length(value))")
 _PROGRAMS = ("org.apache.spark", "offload.spark.planner")
 
 
@@ -53,9 +56,9 @@ def run(options: Options) -> Report:
         ours.write.parquet(str(place / "parquet"))
         frames = {"seglog": ours, "parquet": spark.read.parquet(str(place / "parquet"))}
         settle_disk()
-        for label, condition in _conditions(cold):
-            expected = _answer(frames["parquet"], condition)
-            subjects = {name: partial(_asked, frame, condition, expected) for name, frame in frames.items()}
+        for label, condition, selected in _queries(cold):
+            expected = _answer(frames["parquet"], condition, selected)
+            subjects = {name: partial(_asked, frame, condition, selected, expected) for name, frame in frames.items()}
             warm_ups = 0 if options.quick else _WARM_UPS
             rounds = in_turns(subjects, rounds=options.rounds, label=label, warm_ups=warm_ups)
             rows += compare(rounds, f"{label}, time", "ms", "ms", "parquet", more_is_better=False)
@@ -63,6 +66,17 @@ def run(options: Options) -> Report:
     shutil.rmtree(place)
     measured = f"{SUMMARY}; {cold.count:,} records of {RECORD_BYTES} B, file://, local[2], zstd and snappy"
     return Report("spark-points", measured, tuple(rows), describe(options.directory), options.rounds)
+
+
+def _queries(cold: ColdRecords) -> Iterator[tuple[str, str, tuple[str, ...]]]:
+    """Yield the name of each query, its condition, and what it asks for."""
+    for label, condition in _conditions(cold):
+        yield label, condition, _READ
+    middle, tenth = cold.count // 2, cold.count // 10
+    ms = START_MS + middle // RECORDS_OF_MS
+    yield "1 % by tag, counted", f"tag = '{COMMON_TAG}'", _COUNTED
+    times = f"timestamp >= timestamp_millis({ms}) AND timestamp < timestamp_millis({ms + tenth // RECORDS_OF_MS})"
+    yield "10 % by time, counted", times, _COUNTED
 
 
 def _conditions(cold: ColdRecords) -> Iterator[tuple[str, str]]:
@@ -78,15 +92,15 @@ def _conditions(cold: ColdRecords) -> Iterator[tuple[str, str]]:
     yield "1 % by tag", f"tag = '{COMMON_TAG}'"
 
 
-def _answer(frame: DataFrame, condition: str) -> list[Any]:
+def _answer(frame: DataFrame, condition: str, selected: tuple[str, ...]) -> list[Any]:
     """Return the rows of a new query. Spark keeps the shuffle of a query, and reads no data when it runs again."""
-    rows: list[Any] = frame.where(condition).selectExpr("count(*)", "sum(length(value))").collect()
+    rows: list[Any] = frame.where(condition).selectExpr(*selected).collect()
     return rows
 
 
-def _asked(frame: DataFrame, condition: str, expected: list[Any]) -> Figures:
+def _asked(frame: DataFrame, condition: str, selected: tuple[str, ...], expected: list[Any]) -> Figures:
     before = _read()
-    figures = spark_session.timed(lambda: _answer(frame, condition), expected)
+    figures = spark_session.timed(lambda: _answer(frame, condition, selected), expected)
     return {"ms": figures["s"] * 1000, "kb": (_read() - before) / 1000}
 
 

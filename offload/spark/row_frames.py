@@ -2,13 +2,14 @@
 
     column     type              meaning
     value      binary or string  the record's bytes; never null
-    tag        string            the record's tag, or null
-    node       string            the record's node, or null
-    timestamp  timestamp         the record's time, in milliseconds, rounded down; null: the time of the load
+    tag        string or void    the record's tag, or null
+    node       string or void    the record's node, or null
+    timestamp  timestamp or void the record's time, in milliseconds, rounded down; null: the time of the load
     topic      string            the topic that the writer writes to, or the topic of each row
     seq        bigint            the seq that the record gets; any other one is refused
 
-`value` is required. Any other column is refused. Rows become records in the order of the DataFrame.
+`value` is required. Any other column is refused. As in Spark, the case of a name does not count. Spark gives a column
+of nulls alone the type `void`. Rows become records in the order of the DataFrame.
 """
 
 from __future__ import annotations
@@ -30,9 +31,9 @@ from seglog.format.frames import Frames, assembled
 
 _COLUMNS: Mapping[str, tuple[str, ...]] = {
     "value": ("binary", "string"),
-    "tag": ("string",),
-    "node": ("string",),
-    "timestamp": ("timestamp",),
+    "tag": ("string", "void"),
+    "node": ("string", "void"),
+    "timestamp": ("timestamp", "void"),
     "topic": ("string",),
     "seq": ("bigint",),
 }
@@ -43,14 +44,18 @@ _MICROSECONDS = pa.timestamp("us", tz="UTC")
 
 def check_columns(columns: Mapping[str, str]) -> None:
     """Check the names and Spark types of a DataFrame's columns. Raises `InvalidOption`."""
-    if "value" not in columns:
+    if "value" not in map(str.lower, columns):
         raise InvalidOption("schema", "there is no column value", hint='df.withColumnRenamed("…", "value")')
     for name, kind in columns.items():
-        if name not in _COLUMNS:
+        kinds = _COLUMNS.get(name.lower())
+        if kinds is None:
             hint = f'df.drop("{name}"); the columns are {", ".join(_COLUMNS)}'
             raise InvalidOption("schema", f"no record has a column {name}", hint=hint)
-        if kind not in _COLUMNS[name]:
-            raise InvalidOption("schema", f"{name} is {kind}", hint=f"cast it to {' or '.join(_COLUMNS[name])}")
+        if kind not in kinds:
+            wanted = [each for each in kinds if each != "void"]
+            raise InvalidOption("schema", f"{name} is {kind}", hint=f"cast it to {' or '.join(wanted)}")
+    if len({name.lower() for name in columns}) < len(columns):
+        raise InvalidOption("schema", "two columns have the same name", hint="drop one of them")
 
 
 @dataclass(slots=True)
@@ -72,7 +77,8 @@ class RowFrames:
                 yield self._frames(piece)
 
     def _frames(self, rows: pa.RecordBatch) -> Frames:
-        columns = dict(zip(rows.schema.names, rows.columns, strict=True))
+        named = zip(map(str.lower, rows.schema.names), rows.columns, strict=True)
+        columns = {name: column for name, column in named if not pa.types.is_null(column.type)}
         self._check(columns)
         contents = _bytes_of(columns["value"])
         headers = np.zeros(len(contents), HEADERS)
@@ -111,6 +117,8 @@ class RowFrames:
             filled = pc.fill_null(micros, self.start_ms * 1000)
             times = np.floor_divide(filled.to_numpy(zero_copy_only=False), 1000)
         falls = np.diff(times, prepend=self.newest_ms) < 0
+        if times[0] < 0:
+            self._refuse("timestamp", "is before 1970, when the times of records begin", pa.array(times < 0))
         if falls.any():
             self._refuse("timestamp", BEFORE_THE_LAST, pa.array(falls), SORT_BY_TIME)
         self.newest_ms = int(times[-1])
@@ -136,7 +144,7 @@ def _bytes_of(column: pa.Array) -> list[bytes]:
 
 def _pieces(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
     """Yield the rows of a batch, so many at a time that their values have about 4 MiB."""
-    value = batch.column(batch.schema.names.index("value"))
+    value = batch.column([name.lower() for name in batch.schema.names].index("value"))
     ends = np.cumsum(np.nan_to_num(pc.binary_length(value).to_numpy(zero_copy_only=False)))
     start = 0
     while start < len(batch):

@@ -54,6 +54,21 @@ def test_each_column_becomes_a_part_of_the_record() -> None:
     ]
 
 
+def test_the_case_of_a_name_does_not_count_and_a_column_of_nulls_is_absent() -> None:
+    check_columns({"Value": "binary", "TAG": "void", "timestamp": "void"})
+    columns = [pa.array([b"one"], pa.binary()), pa.nulls(1), pa.nulls(1)]
+    rows = pa.RecordBatch.from_arrays(columns, names=["Value", "TAG", "timestamp"])
+    assert found(rows) == [Record(5, START_MS, b"one")]
+    with pytest.raises(InvalidOption, match="two columns have the same name"):
+        check_columns({"value": "binary", "Value": "binary"})
+
+
+def test_a_first_row_before_1970_is_refused_for_that() -> None:
+    maker = RowFrames("orders", 1, START_MS, 0)
+    with pytest.raises(InvalidRow, match="timestamp is before 1970"):
+        list(maker.frames([batch(value=[b"a", b"b"], timestamp=[-1, 0])]))
+
+
 def test_strings_are_values_too_and_slices_and_empty_batches_are_taken() -> None:
     texts = pa.RecordBatch.from_arrays([pa.array(["a", "ü", "c"])], names=["value"])
     assert [record.value for record in found(texts.slice(1), texts.slice(0, 0))] == ["ü".encode(), b"c"]

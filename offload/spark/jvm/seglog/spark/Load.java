@@ -43,7 +43,8 @@ final class Load {
         boolean isKept = !data.storageLevel().equals(StorageLevel.NONE());
         Dataset<Row> rows = isKept ? data : data.persist(StorageLevel.MEMORY_AND_DISK());
         try {
-            boolean byTopic = !options.containsKey(TOPIC) && Arrays.asList(data.columns()).contains(TOPIC);
+            boolean hasTopics = Arrays.stream(data.columns()).anyMatch(TOPIC::equalsIgnoreCase);
+            boolean byTopic = hasTopics && !options.containsKey(TOPIC);
             for (Map.Entry<String, TreeMap<Integer, Long>> topic : counted(rows, byTopic).entrySet()) {
                 Map<String, String> all = new HashMap<>(options);
                 if (byTopic) {
