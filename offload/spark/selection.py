@@ -236,10 +236,12 @@ def _shown(view: SegmentView, index: SegmentIndex, conditions: Conditions, first
 
 def _tagged(index: SegmentIndex, filters: tuple[Filter, ...], key: str) -> BitMap:
     """Return the entries whose tag meets `filters`. The index lists all tags."""
+    sets = [frozenset(condition.values) for condition in filters if condition.op is Op.IN]
+    others = [condition for condition in filters if condition.op is not Op.IN]
     tagged = BitMap()
     untagged = BitMap(range(index.count)) if all(meets(condition, None) for condition in filters) else BitMap()
     for tag, bitmap in (index.tags or {}).items():
-        fits = all(meets(condition, tag) for condition in filters)
+        fits = all(tag in texts for texts in sets) and all(meets(condition, tag) for condition in others)
         if fits or untagged:
             entries = decode_bitmap(bitmap, index, key)
             untagged -= entries

@@ -119,6 +119,27 @@ def test_random_queries_have_the_answers_of_parquet(both: SparkSession, amount: 
     assert whole > 0 or amount < 100
 
 
+@pytest.mark.parametrize("keys", [900, 1100])
+@pytest.mark.parametrize("tags", [3_000, 6_000])
+@pytest.mark.long
+def test_a_join_by_many_tags_has_all_rows(spark_session: SparkSession, tmp_path: Path, tags: int, keys: int) -> None:
+    """The index lists 4,096 tags. A join hands over 1,000 keys."""
+    url = (tmp_path / "remote").as_uri()
+    TopicArchive(url).add([Sample(b"x", f"{number:05}\u20ac" if number % 2 else f"{number}") for number in range(tags)])
+    frame = spark_session.read.format("seglog").option("topic", "orders").load(url)
+    wanted = [(f"{number:05}\u20ac" if number % 2 else f"{number}",) for number in range(0, 3 * keys, 3)]
+    spark_session.createDataFrame(wanted, "tag string").write.parquet(str(tmp_path / "names"))
+    names = spark_session.read.parquet(str(tmp_path / "names")).where("length(tag) > 0")
+    assert frame.join(names, "tag").count() == sum(number < tags for number in range(0, 3 * keys, 3))
+
+
+def test_a_literal_that_is_no_text_stays_with_spark(both: SparkSession) -> None:
+    for condition in ("tag = cast(unhex('FF') AS string)", "startswith(tag, cast(unhex('67C3') AS string))"):
+        query = f"SELECT tag, seq FROM {{}} WHERE {condition}"  # noqa: S608
+        found = [sorted(map(repr, both.sql(query.format(view)).collect())) for view in ("log", "parquet")]
+        assert found[0] == found[1]
+
+
 @pytest.mark.long
 def test_a_join_reads_only_what_the_other_side_has(spark_session: SparkSession, tmp_path: Path) -> None:
     """10 of 10,000 tags."""

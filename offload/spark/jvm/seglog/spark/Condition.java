@@ -12,6 +12,7 @@ import java.util.Locale;
  * A condition on the timestamp or the tag of a record. {@code offload/spark/messages.py} lists those of a piece.
  *
  * @param times ascending, in microseconds
+ * @param texts ascending by their bytes, which count as unsigned
  */
 record Condition(Kind kind, long[] times, byte[][] texts) implements Serializable {
     private static final long MICROSECONDS = 1000;
@@ -37,10 +38,12 @@ record Condition(Kind kind, long[] times, byte[][] texts) implements Serializabl
                 times.add(value.longValue());
             }
         }
+        byte[][] sorted = texts.toArray(byte[][]::new);
+        Arrays.sort(sorted, Arrays::compareUnsigned);
         return new Condition(
                 kind(found),
                 times.stream().mapToLong(Long::longValue).sorted().toArray(),
-                texts.toArray(byte[][]::new));
+                sorted);
     }
 
     private static Kind kind(JsonNode found) {
@@ -64,13 +67,24 @@ record Condition(Kind kind, long[] times, byte[][] texts) implements Serializabl
     }
 
     private boolean isTagMet(Records records, int row) {
+        byte[] bytes = records.bytes();
         int start = records.start(Part.TAG, row);
         int end = start + records.length(Part.TAG, row);
-        for (byte[] text : texts) {
-            int compared = kind == Kind.TAG_PREFIX ? Math.min(end, start + text.length) : end;
-            if (Arrays.equals(records.bytes(), start, compared, text, 0, text.length)) {
+        if (kind == Kind.TAG_PREFIX) {
+            int compared = Math.min(end, start + texts[0].length);
+            return Arrays.equals(bytes, start, compared, texts[0], 0, texts[0].length);
+        }
+        int low = 0;
+        int high = texts.length;
+        while (low < high) {
+            int middle = (low + high) >>> 1;
+            byte[] text = texts[middle];
+            int order = Arrays.compareUnsigned(bytes, start, end, text, 0, text.length);
+            if (order == 0) {
                 return true;
             }
+            low = order > 0 ? middle + 1 : low;
+            high = order < 0 ? middle : high;
         }
         return false;
     }

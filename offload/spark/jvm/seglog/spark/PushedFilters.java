@@ -69,6 +69,9 @@ final class PushedFilters {
             return false;
         }
         if (literal.value() instanceof UTF8String text) {
+            if (!UTF8String.fromString(text.toString()).equals(text)) {
+                return false; // its bytes are no UTF-8, and would become another text
+            }
             values.add(text.toString());
         } else if (literal.value() instanceof Long number) {
             values.add(number);

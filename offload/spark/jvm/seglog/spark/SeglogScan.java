@@ -32,8 +32,8 @@ import org.apache.spark.sql.types.StructType;
 final class SeglogScan implements Batch, SupportsReportStatistics, SupportsRuntimeV2Filtering {
     private static final List<String> JOINED_BY = List.of("topic", "tag", "seq");
 
-    /** A list of more values is left to Spark, because it would make a large question for a filter that takes little. */
-    private static final int MOST_VALUES = 10_000;
+    /** A list of more values is left to Spark, because it would be in the message of each task, and takes little away. */
+    private static final int MOST_VALUES = 1_000;
 
     private final Question question;
     private final StructType schema;
@@ -84,17 +84,18 @@ final class SeglogScan implements Batch, SupportsReportStatistics, SupportsRunti
                 .toArray(NamedReference[]::new);
     }
 
-    /** Take the values of the other side of a join. Spark asks for the tasks again. */
+    /** Take the values of the other side of a join. Spark calls this once, with all of them, and then asks for the tasks. */
     @Override
     public synchronized void filter(Predicate[] predicates) {
+        joined.removeAll();
         for (Predicate predicate : predicates) {
             ObjectNode filter = predicate.children().length > MOST_VALUES ? null : PushedFilters.translated(predicate);
             if (filter != null) {
                 joined.add(filter);
-                plan = null;
-                tasks = null;
             }
         }
+        plan = null;
+        tasks = null;
     }
 
     private synchronized List<JsonNode> plan() {
