@@ -24,6 +24,8 @@ spaces, and its names ascend. A reader passes over names that it does not know.
     driver   {"id": 7, "call": "credentials", "options": {}}
     planner  {"id": 7, "credentials": {"access_key": "…", "expires_at_ms": 1700000000000 or null, "secret_key": "…",
              "session_token": "…" or null}}
+    driver   {"id": 8, "call": "listing", "of": "tags", "options": …}; topics, history, branches, tags or segments
+    planner  {"id": 8, "columns": [{"name": "tag", "type": "string"}, …], "rows": [["audit", …], …]}
     planner  {"id": 3, "error": {"type": "NoSuchTopic", "message": "…", "hint": "…" or null}}
 
 `options` are the user's, unparsed. PIN is an object of the planner's own, which the driver hands back unchanged.

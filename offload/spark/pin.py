@@ -90,7 +90,7 @@ def pin_topics(options: ReadOptions, volumes: Volumes, reader: ColdReader, now_m
     Raises `NoSuchTopic`, `NoSuchBranch`, `NoSuchTag`, `OutOfWindow`, and `InvalidOption` for a topic that an option
     names and the read lacks.
     """
-    work = [partial(_pinned, options, volumes, reader, now_ms, pattern) for pattern in _named(options, volumes)]
+    work = [partial(_pinned, options, volumes, reader, now_ms, pattern) for pattern in named_topics(options, volumes)]
     pinned = list(in_order(work, _TOPICS_AT_A_TIME, "seglog-pin")) if len(work) > 1 else [task() for task in work]
     topics = {topic.topic: topic for topic in pinned if topic is not None}
     for name, positions in (("startingSeq", options.starting), ("endingSeq", options.ending)):
@@ -104,7 +104,7 @@ def pin_topics(options: ReadOptions, volumes: Volumes, reader: ColdReader, now_m
     return Pin(now_ms, tuple(topics[name] for name in sorted(topics)))
 
 
-def _named(options: ReadOptions, volumes: Volumes) -> Iterator[TopicPattern]:
+def named_topics(options: ReadOptions, volumes: Volumes) -> Iterator[TopicPattern]:
     """Yield the topics that the options name, each once. A topic by its own name precedes those of a glob."""
     names = {pattern.text for pattern in options.topics if not pattern.is_glob}
     yield from (pattern for pattern in options.topics if not pattern.is_glob)

@@ -19,13 +19,14 @@ import signal
 import sys
 import traceback
 from collections import OrderedDict
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import asdict
 from typing import Any, BinaryIO, TypeVar
 
 from offload.format.labels import software_version
 from offload.spark.aggregates import GROUPING_COLUMNS, Aggregate
-from offload.spark.columns import ALL_COLUMNS, columns_of
+from offload.spark.columns import ALL_COLUMNS, Column, columns_of
+from offload.spark.listings import LISTINGS, listed
 from offload.spark.messages import (
     PROTOCOL,
     InvalidMessage,
@@ -73,6 +74,7 @@ class Planner:
             "stream_latest": self._stream_latest,
             "stream_plan": self._stream_plan,
             "credentials": self._credentials,
+            "listing": self._listing,
         }.get(name)
         if answer is None:
             raise InvalidMessage(f"there is no call {name!r}")
@@ -82,7 +84,7 @@ class Planner:
 
     def _pin(self, _: Mapping[str, Any], texts: Mapping[str, str]) -> Iterator[_Json]:
         options = parse_any_options(texts)
-        columns = [{"name": column.name, "type": column.type} for column in columns_of(options)]
+        columns = _described(columns_of(options))
         yield {"pin": encode_pin(self._remote(options).pin(options)), "columns": columns}
 
     def _plan(self, call: Mapping[str, Any], texts: Mapping[str, str]) -> Iterator[_Json]:
@@ -118,6 +120,13 @@ class Planner:
     def _credentials(self, _call: Mapping[str, Any], _options: Mapping[str, str]) -> Iterator[_Json]:
         self._find_credentials = self._find_credentials or credential_finder()
         yield {"credentials": asdict(self._find_credentials())}
+
+    def _listing(self, call: Mapping[str, Any], texts: Mapping[str, str]) -> Iterator[_Json]:
+        options, name = parse_options(texts), _field(call, "of", str)
+        if name not in LISTINGS:
+            raise InvalidMessage(f"there is no listing {name!r}")
+        columns, rows = listed(name, options, self._remote(options).volumes)
+        yield {"columns": _described(columns), "rows": rows}
 
     def _stream(self, texts: Mapping[str, str], options: StreamOptions) -> Stream:
         """Return the stream of these options. Queries with the same options share it."""
@@ -243,6 +252,10 @@ def _planned(plan: Plan) -> Iterator[_Json]:
     }
     for task in plan.tasks:
         yield {"task": encode_task(task)}
+
+
+def _described(columns: Iterable[Column]) -> list[_Json]:
+    return [{"name": column.name, "type": column.type} for column in columns]
 
 
 def _filters(call: Mapping[str, Any]) -> tuple[Any, ...]:

@@ -38,6 +38,7 @@ CREDENTIALS = {
     "session_token": None,
 }
 COLUMNS = [{"name": "seq", "type": "bigint"}, {"name": "value", "type": "binary"}]
+LISTED = [{"name": "tag", "type": "string"}, {"name": "lsn", "type": "bigint"}, {"name": "seq", "type": "bigint"}]
 FILTERS = [
     Filter("seq", Op.GE, (1001,)),
     Filter("timestamp", Op.IN, (1_700_000_000_000_000, 1_700_000_000_007_000)),
@@ -177,6 +178,8 @@ def messages() -> dict[str, list[dict[str, Any]]]:
         "groups_unknown": [{"id": 6, "rows": None}],
         "credentials_call": [{"id": 7, "call": "credentials", "options": {}}],
         "credentials_answer": [{"id": 7, "credentials": CREDENTIALS}],
+        "listing_call": [{"id": 8, "call": "listing", "of": "tags", "options": {"path": URL, "topic": "orders"}}],
+        "listing_answer": [{"id": 8, "columns": LISTED, "rows": [["audit", 7, None], ["before", 3, 17]]}],
         "error": [{"id": 2, "error": error}],
     }
 

@@ -181,6 +181,10 @@ def test_an_error_is_a_message_and_the_next_call_is_answered(start: Callable[...
         (call(10, "groups", url, pin=None, filters=[], aggregates=[], by=["seq"]), "it groups by ['seq']"),
         (call(11, "groups", url, pin=None, filters=[], aggregates=[], by=[]), "it groups by []"),
         ({"id": [], "call": [], "options": {}}, "its call is []"),
+        (call(13, "listing", url, of="files"), "there is no listing 'files'"),
+        (call(14, "listing", url), "its of is None"),
+        (call(15, "listing", url, of="tags", options={"path": url, "topic": "*"}), "tags is of one topic"),
+        (call(16, "listing", url, of="tags", options={"path": url, "topic": "nope"}), "no topic nope"),
     ):
         answer = driver.ask(wrong)
         assert (answer["id"], reason in answer["error"]["message"]) == (wrong["id"], True), answer

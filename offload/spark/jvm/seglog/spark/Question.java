@@ -4,6 +4,8 @@ import com.fasterxml.jackson.databind.JsonNode;
 import com.fasterxml.jackson.databind.node.ArrayNode;
 import com.fasterxml.jackson.databind.node.ObjectNode;
 import java.util.Arrays;
+import java.util.Collections;
+import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.Set;
@@ -18,16 +20,57 @@ import org.apache.spark.sql.types.StructType;
  * @param pin what the planner said, which only the planner reads
  */
 record Question(Map<String, String> options, JsonNode pin, StructType offered) {
+    static final String PATH = "path";
+    static final String TOPIC = "topic";
+    static final String VERSION = "versionasof";
+    static final String TIME = "timestampasof";
+    static final String TAG = "tag:";
+
+    private static final Set<String> VERSIONS = Set.of(VERSION, TIME);
+
     private static final Set<String> LABELS = Set.of("node", "tag");
+
+    /** Options that come too late for a table of a catalog, which has its topic, its columns and its lease. */
+    private static final Set<String> OF_LOADS = Set.of(
+            PATH, TOPIC, "subscribe", "branch", "columns", "includemetadata", "reader", "pinseconds", "kmskeyid");
 
     /** Ask which version the options mean, and which columns it has. */
     static Question pinned(Map<String, String> options) {
         JsonNode answer = Planner.call(call("pin", options)).get(0);
-        StructType offered = new StructType();
-        for (JsonNode column : answer.path("columns")) {
-            offered = offered.add(column.path("name").asText(), type(column.path("type").asText()), true);
+        return new Question(options, answer.path("pin"), schema(answer.path("columns")));
+    }
+
+    /** Return this question with options that a query adds to a table of a catalog. Without a version, the pin stays. */
+    Question with(Map<String, String> added) {
+        for (String option : added.keySet()) {
+            if (OF_LOADS.contains(option)) {
+                throw refused(option, "name the topic by the table and the columns by SELECT; the catalog has the rest");
+            }
         }
-        return new Question(options, answer.path("pin"), offered);
+        Map<String, String> all = new HashMap<>(options);
+        all.putAll(added);
+        if (Collections.disjoint(added.keySet(), VERSIONS)) {
+            return new Question(all, pin, offered);
+        }
+        if (Collections.disjoint(options.keySet(), VERSIONS)) {
+            return pinned(all);
+        }
+        all.keySet().removeAll(VERSIONS); // Spark 4 gives a version to the catalog first
+        options.forEach(all::putIfAbsent);
+        return new Question(all, pin, offered);
+    }
+
+    static RuntimeException refused(String option, String hint) {
+        return SparkErrors.shown(new PlannerFailure("InvalidOption", "option " + option + ": no table of a catalog takes it", hint));
+    }
+
+    /** Return the columns that the planner describes. */
+    static StructType schema(JsonNode columns) {
+        StructType schema = new StructType();
+        for (JsonNode column : columns) {
+            schema = schema.add(column.path("name").asText(), type(column.path("type").asText()), true);
+        }
+        return schema;
     }
 
     private static DataType type(String name) {
@@ -43,7 +86,7 @@ record Question(Map<String, String> options, JsonNode pin, StructType offered) {
 
     /** Return the source and its topics, as plans and the progress of a stream show them. */
     String description() {
-        return SeglogProvider.NAME + " " + options.getOrDefault("topic", options.getOrDefault("subscribe", ""));
+        return SeglogProvider.NAME + " " + options.getOrDefault(TOPIC, options.getOrDefault("subscribe", ""));
     }
 
     /** Return the plan for these columns and filters: first its summary, then its tasks. */
@@ -99,7 +142,7 @@ record Question(Map<String, String> options, JsonNode pin, StructType offered) {
         return call;
     }
 
-    private static ObjectNode call(String name, Map<String, String> options) {
+    static ObjectNode call(String name, Map<String, String> options) {
         ObjectNode call = Planner.JSON.createObjectNode().put("call", name);
         call.set("options", Planner.JSON.valueToTree(options));
         return call;

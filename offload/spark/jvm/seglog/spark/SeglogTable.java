@@ -15,7 +15,7 @@ import org.apache.spark.sql.util.CaseInsensitiveStringMap;
  *
  * <p>The first look at the columns pins the version. Spark looks during load(), and never if it only writes.
  */
-final class SeglogTable implements SupportsRead {
+class SeglogTable implements SupportsRead {
     private final Supplier<Question> question;
     private final StructType schema;
 
