@@ -307,6 +307,9 @@ def test_settings_of_a_catalog_are_options_of_each_of_its_tables(spark: SparkSes
     assert [row.tableName for row in spark.sql("SHOW TABLES IN wide").collect()] == ["orders"]
     table = spark.read.option("startingSeq", "22").table("wide.orders")
     assert [row.seq for row in table.select("seq").collect()] == [22, 23]
+    with_catalog(spark, "frozen", url=url, versionAsOf="1")
+    assert rows(spark.table("frozen.orders")) == rows(load(versionAsOf=1))
+    assert rows(spark.read.option("versionAsOf", "2").table("frozen.orders")) == rows(load(versionAsOf=2))
 
 
 def test_a_frame_keeps_its_version_and_a_new_statement_sees_the_newest(spark_session: SparkSession, tmp_path: Path):
@@ -323,6 +326,15 @@ def test_a_frame_keeps_its_version_and_a_new_statement_sees_the_newest(spark_ses
     orders.add([Sample(b"new")] * 3)
     assert [len(frame.collect()) for frame in frames] == [4, 4, 4]
     assert spark.sql("SELECT * FROM moving.orders").count() == 7
+
+
+def test_a_statement_sees_one_version_of_a_table(spark_session: SparkSession, url: str):
+    """Spark reads two equal scans once, and scans of two pins are not equal."""
+    spark = with_catalog(spark_session.newSession(), "acme", url=url)
+    spark.conf.set("spark.sql.adaptive.enabled", "false")
+    twice = "SELECT /*+ MERGE(a) */ a.value, b.value FROM acme.orders a JOIN acme.orders {} b ON a.seq = b.seq"
+    assert "ReusedExchange" in plan(spark.sql(twice.format("")))
+    assert "ReusedExchange" not in plan(spark.sql(twice.format("VERSION AS OF 2")))
 
 
 def test_a_table_streams(spark: SparkSession, load: Load):

@@ -33,11 +33,13 @@ from offload.spark import register
 _, jar, url, written = sys.argv
 settings = {"spark.jars": jar, "spark.ui.enabled": "false", "spark.driver.host": "127.0.0.1"}
 settings |= {"spark.driver.bindAddress": "127.0.0.1", "spark.driver.extraJavaOptions": "OPTIONS"}
+settings |= {"spark.sql.catalog.acme": "seglog.spark.SeglogCatalog", "spark.sql.catalog.acme.url": url}
 spark = SparkSession.builder.master("local[1]").config(map=settings).getOrCreate()
 spark.sparkContext.setLogLevel("OFF")
 read = spark.read.format("seglog").option("topic", "orders")
 write = spark.range(5).selectExpr("cast(id as string) value").write.format("seglog").option("topic", "orders")
 print(read.load(url).count())
+print(spark.sql("SELECT * FROM acme.orders WHERE seq > 200").count())
 try:
     write.mode("append").save(written)
 except AnalysisException as refusal:
@@ -108,7 +110,7 @@ def test_a_session_with_the_jar_on_spark_jars_registers_and_then_writes(url: str
     job.write_text(_WITH_JAR)
     run = [sys.executable, str(job), str(registration.JAR), url, (tmp_path / "written").as_uri()]
     done = subprocess.run(run, capture_output=True, text=True, timeout=200, check=False)
-    assert done.stdout.splitlines() == ["300", "NotInstalled", "jvm", "5"], done.stderr
+    assert done.stdout.splitlines() == ["300", "100", "NotInstalled", "jvm", "5"], done.stderr
 
 
 def test_a_driver_has_one_planner_and_a_planner_that_was_killed_is_replaced(spark_session: SparkSession, url: str):

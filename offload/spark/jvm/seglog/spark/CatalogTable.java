@@ -17,11 +17,13 @@ import org.apache.spark.sql.util.CaseInsensitiveStringMap;
 final class CatalogTable extends SeglogTable implements SupportsWrite, TruncatableTable {
     private final String name;
     private final Question question;
+    private final boolean isPast;
 
-    CatalogTable(String name, Question question) {
+    CatalogTable(String name, Question question, boolean isPast) {
         super(() -> question, question.offered());
         this.name = name;
         this.question = question;
+        this.isPast = isPast;
     }
 
     @Override
@@ -43,7 +45,7 @@ final class CatalogTable extends SeglogTable implements SupportsWrite, Truncatab
 
     @Override
     public ScanBuilder newScanBuilder(CaseInsensitiveStringMap options) {
-        return new SeglogScanBuilder(question.with(options), question.offered());
+        return new SeglogScanBuilder(question.with(options, isPast), question.offered());
     }
 
     @Override

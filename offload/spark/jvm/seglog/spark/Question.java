@@ -40,24 +40,24 @@ record Question(Map<String, String> options, JsonNode pin, StructType offered) {
         return new Question(options, answer.path("pin"), schema(answer.path("columns")));
     }
 
-    /** Return this question with options that a query adds to a table of a catalog. Without a version, the pin stays. */
-    Question with(Map<String, String> added) {
+    /**
+     * Return this question with options that a query adds to a table of a catalog. Without a version, the pin stays.
+     *
+     * @param isPast Spark has asked the catalog for this version. Spark 4 gives the options with the version as well.
+     */
+    Question with(Map<String, String> added, boolean isPast) {
         for (String option : added.keySet()) {
             if (OF_LOADS.contains(option)) {
                 throw refused(option, "name the topic by the table and the columns by SELECT; the catalog has the rest");
             }
         }
-        Map<String, String> all = new HashMap<>(options);
-        all.putAll(added);
-        if (Collections.disjoint(added.keySet(), VERSIONS)) {
-            return new Question(all, pin, offered);
+        Map<String, String> all = new HashMap<>(added);
+        if (isPast) {
+            all.keySet().removeAll(VERSIONS);
         }
-        if (Collections.disjoint(options.keySet(), VERSIONS)) {
-            return pinned(all);
-        }
-        all.keySet().removeAll(VERSIONS); // Spark 4 gives a version to the catalog first
+        boolean isOther = !Collections.disjoint(all.keySet(), VERSIONS);
         options.forEach(all::putIfAbsent);
-        return new Question(all, pin, offered);
+        return isOther ? pinned(all) : new Question(all, pin, offered);
     }
 
     static RuntimeException refused(String option, String hint) {

@@ -121,7 +121,7 @@ public final class SeglogCatalog implements TableCatalog {
 
     private Table records(Identifier table, Map<String, String> options, Map<String, String> version) {
         options.putAll(version);
-        return new CatalogTable(shown(table), Question.pinned(options));
+        return new CatalogTable(shown(table), Question.pinned(options), !version.isEmpty());
     }
 
     private Map<String, String> options(String topic) {
