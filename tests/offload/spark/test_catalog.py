@@ -45,6 +45,14 @@ STATEMENTS: list[tuple[str, Callable[[Load], DataFrame]]] = [
         "SELECT * FROM acme.orders FOR SYSTEM_TIME AS OF '2023-11-14T22:13:20.0159Z'",
         lambda load: load(timestampAsOf=NOW_MS + 15),
     ),
+    (
+        "SELECT * FROM acme.orders TIMESTAMP AS OF '2023-11-15 03:58:20.015'",  # in the session's time zone
+        lambda load: load(timestampAsOf=NOW_MS + 15),
+    ),
+    (
+        "SELECT seq FROM acme.orders EXCEPT SELECT seq FROM acme.orders VERSION AS OF 'audit' ORDER BY seq",
+        lambda load: load(startingSeq=11).select("seq").orderBy("seq"),
+    ),
     ("SELECT * FROM acme.orders.branch_rescued", lambda load: load(topic="orders@rescued")),
     ("SELECT * FROM acme.`orders@rescued`", lambda load: load(topic="orders@rescued")),
     (
