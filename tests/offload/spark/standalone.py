@@ -18,7 +18,7 @@ from pathlib import Path
 import pyspark
 import pytest
 
-__all__ = ["SPARK", "Standalone", "running_cluster"]
+__all__ = ["SPARK", "Standalone", "await_port", "free_port", "running_cluster"]
 
 SPARK = Path(pyspark.__file__).parent
 STARTS_WITHIN_S = 120
@@ -54,7 +54,7 @@ def running_cluster(directory: Path, settings: Mapping[str, str], variables: Map
     """
     lines = [f"{name} {text}\n" for name, text in {**_SETTINGS, **settings}.items()]
     (directory / "spark-defaults.conf").write_text("".join(lines))
-    port = _free_port()
+    port = free_port()
     master = f"spark://127.0.0.1:{port}"
     bare = {
         **{name: text for name, text in os.environ.items() if not name.startswith(("AWS_", "SEGLOG_", "PYSPARK_"))},
@@ -74,23 +74,25 @@ def running_cluster(directory: Path, settings: Mapping[str, str], variables: Map
             stack.callback(process.terminate)
 
         start("master.Master", "127.0.0.1", "--port", str(port))
-        _await_port(port)
+        await_port(port)
         for host in ("127.0.0.1", "127.0.0.2"):
             work = directory / "work" / host
             start("worker.Worker", host, "--cores", "1", "--memory", "1g", master, "--work-dir", str(work))
         yield Standalone(master, {**bare, **variables}, directory)
 
 
-def _free_port() -> int:
+def free_port() -> int:
+    """Return a port that nobody listens on."""
     with socket.create_server(("127.0.0.1", 0)) as server:
         return int(server.getsockname()[1])
 
 
-def _await_port(port: int) -> None:
+def await_port(port: int) -> None:
+    """Wait until a process listens there. Fails after `STARTS_WITHIN_S`."""
     until = time.monotonic() + STARTS_WITHIN_S
     while time.monotonic() < until:
         with socket.socket() as client:
             if client.connect_ex(("127.0.0.1", port)) == 0:
                 return
         time.sleep(0.1)
-    pytest.fail("the master did not start")
+    pytest.fail(f"no process listens on port {port}")
