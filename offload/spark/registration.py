@@ -9,6 +9,8 @@ REGISTER-3  Without the jar, without access to the driver's JVM, on another Spar
     Python serves. One log line says so and why. Spark 3.5 has no sources in Python: there the call fails instead.
 REGISTER-4  The jar serves the minor versions of Spark that it was compiled against, as its manifest names them. Spark
     changes the classes below a data source in its minor versions. The jar would load and then fail within a query.
+REGISTER-5  In Spark Connect, the jar and its planner are the server's, so that a planner which cannot start fails the
+    first load. A server of Spark 3.5 shows that it has the jar only by the error of a load without a path.
 """
 
 from __future__ import annotations
@@ -19,7 +21,7 @@ import zipfile
 from pathlib import Path
 from typing import Any
 
-from pyspark.errors import AnalysisException
+from pyspark.errors import AnalysisException, PySparkException
 
 from offload.errors import InvalidOption
 
@@ -62,6 +64,8 @@ def why_python(spark: Any) -> str | None:
     """Register both readers. Return why the JVM reader cannot serve; None if it serves."""
     has_jar = hasattr(spark, "dataSource") and not _register_python(spark)
     try:
+        if not hasattr(spark, "_jvm") and not hasattr(spark, "dataSource"):
+            has_jar = _asks_for_a_path(spark)
         return _register_jvm(spark, has_jar=has_jar)
     except Exception as error:  # py4j has several roots of errors, and Spark Connect has others
         return str(error).splitlines()[0]
@@ -79,6 +83,16 @@ def _register_python(spark: Any) -> bool:
             raise
         return False
     return True
+
+
+def _asks_for_a_path(spark: Any) -> bool:
+    """Return True if a jar has the name (REGISTER-5). Raises what Spark says without one."""
+    try:
+        return bool(spark.read.format("seglog").load().columns)
+    except PySparkException as refusal:
+        if "InvalidOption: option path" in str(refusal):
+            return True
+        raise
 
 
 def _register_jvm(spark: Any, *, has_jar: bool) -> str | None:

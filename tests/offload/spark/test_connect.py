@@ -20,16 +20,15 @@ import pytest
 from offload.spark.registration import JAR
 from tests.offload.samples import Sample
 from tests.offload.spark.archives import TopicArchive
-from tests.offload.spark.session import OF_A_SHORT_RUN
+from tests.offload.spark.session import OF_A_SHORT_RUN, needs_python_sources
 from tests.offload.spark.session import SPARK as VERSION
 from tests.offload.spark.standalone import SPARK, await_port, free_port
 
-pytestmark = [
-    pytest.mark.long,
-    pytest.mark.skipif(VERSION < (4, 0), reason="pip's pyspark of Spark 3.5 has no server of Spark Connect"),
-]
+pytestmark = pytest.mark.long
 _ROOT = Path(__file__).parents[3]
 _SERVER = "org.apache.spark.sql.connect.service.SparkConnectServer"
+#: pip's pyspark of 3.5 has no server. Its documents name the package; 3.5.5 is the newest of it.
+_PACKAGES = ["--packages", "org.apache.spark:spark-connect_2.12:3.5.5", "--conf", f"spark.jars.ivy={_ROOT}/build/ivy"]
 
 _CLIENT = """
 import contextlib, io, json, sys
@@ -45,7 +44,7 @@ def refused(call):
     try:
         return call()
     except PySparkException as error:
-        return [error.getCondition(), str(error)]
+        return str(error)
 
 def load(topic):
     return spark.read.format("seglog").option("topic", topic).load(url)
@@ -56,14 +55,16 @@ with contextlib.redirect_stdout(io.StringIO()) as plan:
 found["plan"] = plan.getvalue()
 found["filter"] = [[row.seq, row.value.decode()] for row in orders.where("seq > 298").collect()]
 found["count"] = orders.count()
-found["python"] = spark.read.format("seglog").options(topic="orders", reader="python").load(url).count()
+in_python = spark.read.format("seglog").options(topic="orders", reader="python")
+found["python"] = refused(lambda: in_python.load(url).count())
 found["missing"] = refused(lambda: load("nothing").count())
 
 rows = spark.range(0, 10, 1, 2).selectExpr("cast(id as string) value")
 save = lambda frame: frame.write.format("seglog").option("topic", "copy").mode("append").save(url)
 found["two partitions"] = refused(lambda: save(rows))
 found["one partition"] = refused(lambda: save(rows.coalesce(1)))
-found["copy"] = [[row.seq, row.value.decode()] for row in load("copy").orderBy("seq").collect()]
+if found["one partition"] is None:
+    found["copy"] = [[row.seq, row.value.decode()] for row in load("copy").orderBy("seq").collect()]
 
 if found["serves"][0] == "jvm":
     spark.sql(f"CREATE TEMPORARY VIEW orders USING seglog OPTIONS (path '{url}', topic 'orders')")
@@ -75,11 +76,11 @@ if found["serves"][0] == "jvm":
         to.trigger(availableNow=True).start(target).awaitTermination()
 
     follow("lake", "topic,seq,value", "parquet", f"{place}/lake")
-    found["lake"] = spark.read.parquet(f"{place}/lake").selectExpr("count(*)", "max(seq)").first().asDict().values()
-    found["lake"] = list(found["lake"])
-    follow("topic", "value", "seglog", url, topic="streamed")
-    found["streamed"] = load("streamed").count()
-print("FOUND", json.dumps(found))
+    found["lake"] = list(spark.read.parquet(f"{place}/lake").selectExpr("count(*)", "max(seq)").first())
+    if "copy" in found:
+        follow("topic", "value", "seglog", url, topic="streamed")
+        found["streamed"] = load("streamed").count()
+print("FOUND", json.dumps(found, default=int))  # pyspark 3.5 counts in numpy
 spark.stop()
 """
 
@@ -109,7 +110,8 @@ def _server(directory: Path, *arguments: str) -> Iterator[str]:
         "spark.driver.extraJavaOptions": OF_A_SHORT_RUN,
     }
     conf = [word for name, text in settings.items() for word in ("--conf", f"{name}={text}")]
-    command = [str(SPARK / "bin" / "spark-submit"), "--class", _SERVER, "--master", "local[2]", *conf, *arguments]
+    submit = [str(SPARK / "bin" / "spark-submit"), "--class", _SERVER, "--master", "local[2]"]
+    command = [*submit, *(_PACKAGES if VERSION < (4, 0) else []), *conf, *arguments]
     environment = {**os.environ, "PYSPARK_PYTHON": sys.executable}
     with (directory / "server.log").open("w") as log:
         process = subprocess.Popen(command, cwd=directory, env=environment, stdout=log, stderr=log)
@@ -149,16 +151,18 @@ def test_the_reader_of_the_jvm_serves_clients_of_a_server_that_has_the_jar(tmp_p
     assert "BatchScan seglog[" in found["plan"]
     assert '"column":"seq","op":"gt","values":[290]' in found["plan"]
     assert found["filter"] == [[299, "value 299"], [300, "value 300"]]
-    assert (found["count"], found["python"], found["sql"]) == (300, 300, [300, 300])
-    assert found["missing"][0] == "NoSuchTopic"
-    assert found["missing"][1].startswith("NoSuchTopic: no topic nothing in ")
-    assert (found["two partitions"], found["one partition"]) == (None, None)
+    assert (found["count"], found["sql"], found["lake"]) == (300, [300, 300], [300, 300])
+    assert "NoSuchTopic: no topic nothing in " in found["missing"]
+    if VERSION < (4, 0):
+        assert all("NotInstalled: " in found[name] for name in ("python", "one partition", "two partitions"))
+        return
+    assert (found["python"], found["one partition"], found["two partitions"]) == (300, None, None)
     numbers = [str(number) for number in range(10)]
     assert found["copy"] == [[seq, value] for seq, value in enumerate([*numbers, *numbers], start=1)]
-    assert found["lake"] == [300, 300]
     assert found["streamed"] == 300
 
 
+@needs_python_sources
 def test_without_the_jar_the_reader_in_python_serves_clients_and_one_line_says_so(tmp_path: Path) -> None:
     found, log = _told(tmp_path)
     assert found["serves"] == ["python", "python"]
@@ -166,7 +170,7 @@ def test_without_the_jar_the_reader_in_python_serves_clients_and_one_line_says_s
     assert "(Python)" in found["plan"]
     assert found["filter"] == [[299, "value 299"], [300, "value 300"]]
     assert (found["count"], found["python"]) == (300, 300)
-    assert "NoSuchTopic: no topic nothing in " in found["missing"][1]
-    assert "the rows of each partition were not counted" in found["two partitions"][1]
+    assert "NoSuchTopic: no topic nothing in " in found["missing"]
+    assert "the rows of each partition were not counted" in found["two partitions"]
     assert found["one partition"] is None
     assert found["copy"] == [[seq, str(seq - 1)] for seq in range(1, 11)]
