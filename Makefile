@@ -14,7 +14,7 @@ RUN := scripts/isolated.sh
 WORKERS := -n 3 --dist loadfile --no-loadscope-reorder
 
 .DEFAULT_GOAL := help
-.PHONY: help setup check format test test-all coverage slice nightly slices durations test-pythons test-pulsar test-spark test-minio test-iam test-streams test-http soak mutants demo bench bench-cli lock proto jar docs site clean
+.PHONY: help setup check format test test-all coverage slice nightly slices durations test-pythons test-pulsar test-spark test-minio test-iam test-streams test-http soak mutants demo bench bench-cli lock proto jar maven docs site clean
 
 export SEGLOG_TEST_SEED
 
@@ -123,6 +123,9 @@ proto: setup ## make catalog/schema_pb2.py and .pyi from schema.proto
 
 jar: setup ## make offload/spark/jvm/seglog-spark.jar from the Java sources, for all versions of Spark; needs a JDK and Maven
 	$(RUN) python scripts/jar.py
+
+maven: setup ## write build/maven, a Maven repository with the jar, a pom and the sources, for spark-submit --packages
+	@$(RUN) python -m scripts.maven
 
 docs: setup ## make the generated parts of docs/
 	$(RUN) python scripts/docs.py

@@ -28,7 +28,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-__all__ = ["HOME", "JAR", "class_path", "compile_java", "javac_release", "stale"]
+__all__ = ["HOME", "JAR", "class_path", "compile_java", "javac_release", "stale", "write_jar"]
 
 HOME = Path(__file__).resolve().parent.parent / "offload" / "spark" / "jvm"
 JAR = HOME / "seglog-spark.jar"
@@ -167,8 +167,9 @@ def _sources() -> str:
     return f"Sources-Hash: {digest.hexdigest()[:32]}"  # a line of a manifest has 72 bytes at most
 
 
-def _write(entries: Mapping[str, bytes]) -> None:
-    with zipfile.ZipFile(JAR, "w", zipfile.ZIP_STORED) as jar:
+def write_jar(file: Path, entries: Mapping[str, bytes]) -> None:
+    """Write the entries into a jar, in the order of their names. The same entries give the same bytes."""
+    with zipfile.ZipFile(file, "w", zipfile.ZIP_STORED) as jar:
         for name in sorted(entries):  # META-INF sorts first, as a jar wants it
             entry = zipfile.ZipInfo(name, _TIME)
             entry.external_attr = 0o644 << 16
@@ -189,7 +190,7 @@ def main() -> int:
         if shutil.which(tool) is None:
             print(f"there is no {tool} on the PATH: install a JDK of release 17 or newer, and Maven", file=sys.stderr)
             return 1
-    _write(_entries(_with_kept(_compiled(INSTALLED)) if options.installed else _compiled_by_all()))
+    write_jar(JAR, _entries(_with_kept(_compiled(INSTALLED)) if options.installed else _compiled_by_all()))
     return 0
 
 
