@@ -42,6 +42,7 @@ MENU: dict[str, tuple[str | tuple[str, str], ...]] = {
         "docs/tenants.md",
         "docs/replicas.md",
         "docs/spark.md",
+        ("Spark on a service", "docs/spark/*.md"),
         "docs/warm-segments.md",
         "docs/journal.md",
         "docs/pulsar.md",

@@ -19,7 +19,8 @@ from tests.daemons import served
 from tests.offload.samples import Sample, encode_object, frames_of_samples
 
 PROGRAMS = programs()
-_SPARK = {"docs/spark.md", "docs/start/README.md"}  # tests/offload/spark/test_pages.py runs them
+#: tests/offload/spark/test_pages.py runs these.
+_SPARK = {"docs/spark.md", "docs/spark/README.md", "docs/start/README.md"}
 _APART = {"docs/client.md": 4}  # pages whose blocks run one by one: so many
 
 
