@@ -19,6 +19,8 @@ _BYTES = re.compile(r"([1-9][0-9]{0,17})([kmgt]?)b?", re.ASCII | re.IGNORECASE)
 _UNITS = {"": 1, "k": 2**10, "m": 2**20, "g": 2**30, "t": 2**40}
 _OFFSETS = {-2: "earliest", -1: "latest"}
 _TIME_HINT = "for example 2026-11-22T09:30:00Z, milliseconds since 1970, or `2 hours ago`"
+#: What Spark adds to the options of a table in its catalog, besides each option once more as `option.NAME`.
+_OF_A_TABLE = frozenset({"comment", "external", "is_managed_location", "location", "owner", "provider"})
 
 
 def moment_ms(text: str, now_ms: int) -> int:
@@ -40,13 +42,16 @@ def named(
     """Return the options by their own names. An alias keeps its name, for its form may differ.
 
     `elsewhere` has options of other calls, and the name of the call that takes each. Raises `UnsupportedOption` for
-    them, and for unknown ones.
+    them, and for unknown ones. A table of Spark's catalog comes with its properties, among them the provider.
     """
+    is_table = given.get("provider") == "seglog"
     spelled = {name.lower(): name for name in (*known, *aliases)}
     others = {name.lower(): name for name in elsewhere}
     found: dict[str, str] = {}
     for name, value in given.items():
         own = spelled.get(name.lower())
+        if own is None and is_table and (name in _OF_A_TABLE or name.startswith("option.")):
+            continue
         if own is None:
             other = others.get(name.lower(), name)
             raise UnsupportedOption(other, known, elsewhere.get(other))

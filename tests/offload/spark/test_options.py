@@ -31,6 +31,15 @@ def test_an_unknown_option_is_refused_with_the_list_of_known_ones():
     assert all(name in str(refused.value) for name in ("endingsec", *KNOWN_OPTIONS))
 
 
+def test_what_spark_adds_to_the_options_of_a_table_is_passed_over_and_refused_elsewhere():
+    options = {"path": "p", "topic": "t"}
+    added = {"owner": "me", "location": "p", "external": "true", "option.topic": "t"}
+    assert parse_options({**options, **added, "provider": "seglog"}) == parse_options(options)
+    for refused in ({**options, **added}, {**options, "provider": "seglog", "endingsec": "5"}):
+        with pytest.raises(UnsupportedOption):
+            parse_options(refused)
+
+
 @pytest.mark.parametrize("missing", ["path", "topic"])
 def test_a_missing_option_is_named(missing):
     with pytest.raises(InvalidOption) as refused:
