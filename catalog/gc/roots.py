@@ -107,14 +107,21 @@ class Roots:
             self.expired_pins.append((vid, name, pin.expires_at_ms))
 
 
-def read_roots(store: ObjectStore, now_ms: int) -> Roots:
-    """Read all refs, tags and pins, with one GET for each. Pins that expired by `now_ms` hold nothing."""
+def read_roots(store: ObjectStore, now_ms: int, topic: str | None = None, beside: Iterable[Vid] = ()) -> Roots:
+    """Read all refs, tags and pins, with one GET for each. Pins that expired by `now_ms` hold nothing.
+
+    With `topic`, read only its names, and the pins of its named volumes and of the volumes `beside`.
+    """
     roots = Roots()
-    for key, body in _bodies(store, roots.known(store.list(refs_prefix()), named_by)):
+    for key, body in _bodies(store, roots.known(store.list(refs_prefix(topic)), named_by)):
         roots.take_ref(key, body)
-    for key, body in _bodies(store, roots.known(store.list(tags_prefix()), named_by)):
+    for key, body in _bodies(store, roots.known(store.list(tags_prefix(topic)), named_by)):
         roots.take_tag(key, body)
-    for key, body in _bodies(store, roots.known(store.list(pins_prefix()), volume_in_pin)):
+    pins: Iterable[str] = store.list(pins_prefix())
+    if topic is not None:
+        volumes = {*roots.refs, *roots.deleted_refs, *beside}
+        pins = (key for key in pins if (pin := volume_in_pin(key)) is None or pin[0] in volumes)
+    for key, body in _bodies(store, roots.known(pins, volume_in_pin)):
         roots.take_pin(key, body, now_ms)
     return roots
 

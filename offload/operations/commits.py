@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from catalog.history import History
     from offload.services.erasures import Erasures
 
+_NAMES = 5  # that a line shows
+
 
 @dataclass(frozen=True, slots=True)
 class SegmentListed:
@@ -119,7 +121,8 @@ def commit_text(commit: CommitListed, output: Output | None = None) -> str:
     if commit.erased_by is not None:
         gone = f", erased {'' if is_brief(output) else 'by '}{shown_time(output, commit.erased_by)}"
     if commit.kept_by:
-        gone = f", kept by {', '.join(commit.kept_by)}"
+        more = f" and {len(commit.kept_by) - _NAMES} more" if len(commit.kept_by) > _NAMES else ""
+        gone = f", kept by {', '.join(commit.kept_by[:_NAMES])}{more}"
     of = "" if is_brief(output) else f", of {commit.at_time}"
     return f"{name:<10} {at:<11}  {commit.commit_kind:<9} {_what(commit, of)}{gone}".rstrip()
 

@@ -69,13 +69,14 @@ def _commits(
     touches = None if record is None else _Touched(history, record)
     erasures = archive.upkeep.erasures(name, history)
     for stored in history:
-        commit = listed(stored, history, erasures)
-        is_wanted = kinds is None or commit.commit_kind in kinds
-        is_wanted &= since_ms is None or commit.created_at >= since_ms
-        is_wanted &= until_ms is None or commit.created_at <= until_ms
+        commit = stored.commit
+        is_wanted = kinds is None or commit.kind.name.lower() in kinds
+        is_wanted &= since_ms is None or commit.created_at_ms >= since_ms
+        is_wanted &= until_ms is None or commit.created_at_ms <= until_ms
         if not is_wanted or (touches is not None and not touches.by(stored)):
+            erasures.date_ms(stored)
             continue
-        yield commit
+        yield listed(stored, history, erasures)
         if limit is not None:
             limit -= 1
             if not limit:

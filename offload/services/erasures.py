@@ -14,8 +14,9 @@ A record's bytes disappear in three steps.
 
 ERASE-1  While the topic still shows a segment that held the record, there is no date. `seglog compact --erase` rewrites
     the segment.
-ERASE-2  A tag, a lease or a branch that holds an older state keeps its bytes beyond that date. So `Erasures.of` gives
-    these names in the place of the date, and neither of them while the remote cannot be asked for the names.
+ERASE-2  A tag, a lease or a branch that holds an older state keeps its bytes beyond that date, a deleted branch too
+    until GC has collected it. So `Erasures.of` gives these names in the place of the date, and neither of them while
+    the remote cannot be asked for the names. Like GC, it takes what cannot be read for a name that keeps everything.
 
 The window of a topic, for which GC keeps its past states, comes from its configuration.
 """
@@ -23,7 +24,9 @@ The window of a topic, for which GC keeps its past states, comes from its config
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 
 from pyroaring import BitMap
 
@@ -73,7 +76,10 @@ def erasure_state(snapshot: Snapshot, after_ms: int, now_ms: int) -> ErasureStat
     return ErasureState(len(holding), by_ms if snapshot.put_out_ms and by_ms > now_ms else None)
 
 
-Holder = tuple[str, Sequence[SegmentView]]
+Piece = tuple[Vid, int, int, int, Sid]
+"""A segment of a state: its volume, the LSN that added it, its first seq and its last, its id."""
+Holder = tuple[Sequence[str], Sequence[Piece] | None]
+"""The names that hold one state, and its segments, or None if it cannot be read."""
 
 
 class Erasures:
@@ -81,7 +87,7 @@ class Erasures:
 
     `state_at` returns the segments that a topic shows at a point, and the time of `collected_after_ms`. The first
     delete or eviction asks it for the newest commit, because a topic may show many segments. `holders` returns the
-    names of the topic, each with the segments of the state that it holds. The first date asks for them.
+    states that names of the topic hold. The first date asks for them.
     """
 
     def __init__(
@@ -111,27 +117,35 @@ class Erasures:
         if date_ms is None:
             return None, ()
         try:
-            others = [(name, views) for name, views in self.holders() if name != self._name]
-            names = tuple(name for name, views in others if any(self._has_bytes(view, past.commit) for view in views))
+            others = [(others, pieces) for names, pieces in self.holders() if (others := {*names} - {self._name})]
+            taken = [*self._taken(past.commit)] if others else []
         except Unavailable:
             return None, ()
-        return (None, names) if names else (date_ms, ())
+        has_bytes = partial(self._has_bytes, past.commit, taken)
+        names = {name for names, pieces in others if pieces is None or any(map(has_bytes, pieces)) for name in names}
+        return (None, tuple(sorted(names))) if names else (date_ms, ())
 
-    def _has_bytes(self, view: SegmentView, commit: Commit) -> bool:
+    def _has_bytes(self, commit: Commit, taken: Sequence[tuple[int, int]], piece: Piece) -> bool:
         """Return whether a segment has bytes that the commit took: it is older, and has some of the seqs."""
-        age = self._ages.get(view.vid, -1)
-        if age < self._ages[commit.vid] or (view.vid == commit.vid and view.lsn > commit.lsn):
+        vid, lsn, first_seq, last_seq, sid = piece
+        age = self._ages.get(vid, -1)
+        if age < self._ages[commit.vid] or (vid == commit.vid and lsn > commit.lsn):
             return False
-        ref, bitmaps = view.ref, commit.deletions.bitmaps
-        if ref.first_seq < commit.deletions.before_seq or ref.sid in bitmaps:
+        if first_seq < commit.deletions.before_seq or sid in commit.deletions.bitmaps:
             return True
-        for sid, bitmap in bitmaps.items():  # a compaction may have made that segment of this one
+        return any(first_seq <= last and first <= last_seq for first, last in taken)
+
+    def _taken(self, commit: Commit) -> Iterator[tuple[int, int]]:
+        """Yield the first and last seq that a commit took of each segment, which a compaction may have made of others.
+
+        They are all seqs if GC has passed the commit of the segment.
+        """
+        for sid, bitmap in commit.deletions.bitmaps.items():
             first_seq, entries = self._first_seq(sid), BitMap.deserialize(bitmap)
-            if first_seq is None or (
-                entries and ref.first_seq <= first_seq + entries.max() and first_seq + entries.min() <= ref.last_seq
-            ):
-                return True
-        return False
+            if first_seq is None:
+                yield 0, sys.maxsize
+            elif entries:
+                yield first_seq + entries.min(), first_seq + entries.max()
 
     def _first_seq(self, sid: Sid) -> int | None:
         """Return the first seq of a segment of the history. Read no more of the history than that takes."""

@@ -17,6 +17,7 @@ Source: Graft RFC 0001 (Local garbage collection).
 from __future__ import annotations
 
 import contextlib
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import cache
@@ -25,7 +26,7 @@ from typing import TYPE_CHECKING
 from catalog import CommitKind, ForkPoint, Handle, LocalCatalog, SegmentView, Vid, encode_commit
 from catalog.errors import AccessDenied, Corrupt, Diverged, NoSuchObject, StoreUnreachable
 from catalog.format import keys
-from catalog.format.control import full_name
+from catalog.format.control import DEAD
 from catalog.format.encoding import decode_commit_at
 from catalog.format.keys import checkpoints_key
 from catalog.format.small_objects import decode_control_of, decode_down_to
@@ -34,7 +35,7 @@ from catalog.history import History
 from catalog.objects.store_time import check_clock, earliest_ms
 from offload.format.topic_config import PAUSED
 from offload.handles import Tip, split_name
-from offload.services.erasures import Erasures, Holder, collected_after_ms
+from offload.services.erasures import Erasures, Holder, Piece, collected_after_ms
 from offload.services.parts import ArchiveParts
 from seglog import ConcurrentModification, TopicConfig
 from seglog.base import forms
@@ -257,36 +258,47 @@ class UpkeepService(Owned):
                 snapshot = self._parts.states.newest(name)
             return snapshot.segments, collected_after_ms(self._context, name, snapshot)
 
-        holders = cache(lambda: [*self._holders(split_name(name)[0])]) if beside is None else beside.holders
+        vids = [span.vid for span in history.spans]
+        holders = cache(lambda: [*self._holders(split_name(name)[0], vids)]) if beside is None else beside.holders
         return Erasures(name, history, state_at, holders)
 
-    def _holders(self, topic: str) -> Iterator[Holder]:
-        """Yield the branches, the tags and the leases of a topic, each with the segments of a state that it holds.
+    def _holders(self, topic: str, vids: Sequence[Vid]) -> Iterator[Holder]:
+        """Yield the states that the branches, tags and leases of a topic hold, and what GC cannot read and so keeps.
 
-        Of a branch this is the state that it was forked from, or the newest one of a branch that has no such state.
+        Each state is read once, whole: GC keeps what lies behind its cut, too.
         """
-        from catalog.refs.state_names import Pins
+        from catalog.gc.policy import HeldBy
+        from catalog.gc.roots import read_roots
 
         volumes = self._context.volumes
-        for branch in self._context.branches.branches(topic):
-            forked = self._segments(branch.parent)
-            shown = volumes.snapshot(branch.vid).segments if forked is None else forked
-            yield full_name(topic, branch.branch), shown
-        for tag in self._context.tags.list(topic):
-            yield f"tag:{tag.name}", self._segments(tag.tag.point) or ()
-        now_ms = self._context.clock.now_ms()
-        for held in Pins(volumes).list():
-            if held.pin.expires_at_ms > now_ms and volumes.control(held.pin.point.vid).topic == topic:
-                yield f"lease {held.name}", self._segments(held.pin.point) or ()
+        roots = read_roots(self._store, self._clock.now_ms(), topic, vids)
+        states: dict[tuple[Vid, int | None], list[str]] = defaultdict(list)
+        for vid in sorted({*roots.refs, *roots.deleted_refs}):
+            deleted = [f"{name} (deleted)" for name, _ in roots.deleted_refs.get(vid, ())]
+            names = [holder.name for holder in roots.refs.get(vid, ())] or deleted
+            try:
+                boundary = volumes.boundary(vid)  # above 1 the volume holds no state of its parent
+                parent = ForkPoint(vid, boundary) if boundary > 1 else volumes.control(vid).parent
+            except (Corrupt, NoSuchObject):
+                yield names, None
+            else:
+                if boundary < DEAD:
+                    states[(vid, None) if parent is None else (parent.vid, parent.lsn)] += names
+        for point, holders in roots.points.items():
+            for holder in holders:
+                is_tag = holder.kind is HeldBy.TAG
+                states[point].append(f"tag:{holder.name.rpartition('/')[2]}" if is_tag else f"lease {holder.name}")
+        for damage in (*roots.doubtful_topics.values(), *roots.doubtful_volumes.values()):
+            yield (str(damage),), None
+        for (vid, lsn), names in states.items():
+            yield names, self._pieces(vid, lsn)
 
-    def _segments(self, point: ForkPoint | None) -> Sequence[SegmentView] | None:
-        """Return the segments of a state, or None if GC has passed it."""
-        if point is None:
-            return None
+    def _pieces(self, vid: Vid, lsn: int | None) -> Sequence[Piece] | None:
         try:
-            return self._context.volumes.snapshot(point.vid, point.lsn, point.seq).segments
-        except NoSuchObject:
+            views = self._context.volumes.snapshot(vid, lsn).segments
+        except (Corrupt, NoSuchObject):
             return None
+        return [(view.vid, view.lsn, view.ref.first_seq, view.ref.last_seq, view.ref.sid) for view in views]
 
     @checked
     def collect(

@@ -5,6 +5,7 @@ A compaction removes the bytes from the newest objects. GC removes them from the
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Never
 
@@ -14,8 +15,11 @@ import offload
 import seglog
 from catalog import CommitKind
 from catalog.errors import StoreUnreachable
+from catalog.format.keys import commit_key, control_key, ref_key, tag_key
 from catalog.objects import MemoryStore
 from offload.archive import Archive
+from offload.operations.commits import commit_text
+from offload.operations.log import log
 from offload.services.erasures import Erasures
 from offload.settings import CatalogSettings, OffloadSettings
 from seglog import Log, TopicConfig
@@ -74,6 +78,19 @@ class Kit:
         erasures = self.archive.upkeep.erasures(name, history)
         told = [(past, erasures.of(past)) for past in history]
         return [each for past, each in told if past.commit.kind is CommitKind.DELETE]
+
+    def told_elsewhere(self) -> list[tuple[int | None, tuple[str, ...]]]:
+        """Return `told` of a directory that knows nothing yet, with the requests of that in `store.counts`."""
+        here, path = self.archive, self.log.path.with_name(os.urandom(4).hex())
+        with (
+            seglog.open(path, clock=self.clock) as log,
+            offload.attach(log, store=self.store, clock=self.clock) as self.archive,
+        ):
+            self.store.counts.clear()
+            try:
+                return self.told()
+            finally:
+                self.archive = here
 
     def collect(self) -> None:
         for _ in range(2):
@@ -228,15 +245,94 @@ def test_a_date_is_told_only_if_no_other_name_keeps_the_bytes(kit: Kit) -> None:
     assert kit.told() == [(None, ())]
     assert [each.kind for each in kit.archive.upkeep.erase("t")] == [CommitKind.COMPACT]
     kit.archive.tags.tag("t", "after")
-    names = ("t@side", "tag:hides", "tag:shows", f"lease {lease.name}")
+    names = (f"lease {lease.name}", "t@side", "tag:hides", "tag:shows")
     assert kit.told() == [(None, names)]
     for name in ("hides", "shows"):
         kit.archive.tags.delete_tag("t", name)
     kit.archive.pins.release(lease.name)
     assert kit.told() == [(None, ("t@side",))]
     kit.archive.branches.delete_branch("t", "side")
+    assert kit.told() == [(None, ("t@side (deleted)",))]
+
+
+def test_a_deleted_branch_keeps_the_bytes_until_gc_has_collected_it(kit: Kit) -> None:
+    kit.append(SECRET, tag="x")
+    kit.append(b"two")
+    kit.archive.restore("t", to="head", name="side")
+    kit.archive.branches.delete_branch("t", "side")
+    kit.clock.now += 6 * DAY_MS
+    kit.archive.delete("t", tag="x")
+    assert kit.archive.upkeep.erase("t")
+    assert kit.told() == [(None, ("t@side (deleted)",))]
+    kit.clock.now += 2 * DAY_MS
+    kit.collect()
     [(date, names)] = kit.told()
     assert (date == kit.dates()[0], names) == (True, ())
+
+
+@pytest.mark.parametrize(
+    ("lost", "is_damaged"),
+    [*((lost, True) for lost in ("ref", "tag", "pin", "commit", "control")), ("commit", False), ("control", False)],
+)
+def test_what_cannot_be_read_counts_as_a_name_that_keeps_the_bytes(kit: Kit, lost: str, *, is_damaged: bool) -> None:
+    kit.append(b"one")
+    kit.archive.restore("t", to="head", name="side")
+    side = kit.archive.open_for_append("t@side")
+    side.append([b"two"])
+    side.seal()
+    kit.archive.offload("t@side")
+    kit.archive.tags.tag("t@side", "on-side")
+    lease = kit.archive.history.pin(kit.archive.history.point("t@side", "head"), ttl_s=3600)
+    kit.append(SECRET, tag="x")
+    kit.archive.delete("t", tag="x")
+    assert kit.archive.upkeep.erase("t")
+    assert kit.told() == [(kit.dates()[0], ())] != [(None, ())]
+    vid = lease.pin.point.vid
+    keys = {"ref": ref_key("t", "side"), "tag": tag_key("t", "on-side"), "pin": lease.key}
+    key = (keys | {"commit": commit_key(vid, 1), "control": control_key(vid)})[lost]
+    kit.store.delete(key)
+    if is_damaged:
+        kit.store.put(key, b"damaged", {})
+    [(date, names)] = kit.told_elsewhere()
+    assert date is None
+    if lost in keys:
+        assert [name.partition(": ")[0] for name in names] == [key]
+    else:
+        assert names == (f"lease {lease.name}", *["t@side"] * (lost == "control"), "tag:on-side")
+
+
+def test_each_state_is_read_once_and_leases_of_other_topics_never(kit: Kit) -> None:
+    kit.append(b"one")
+    kit.append(SECRET, tag="x")
+    kit.archive.delete("t", tag="x")
+    assert kit.archive.upkeep.erase("t")
+    kit.archive.tags.tag("t", "0", to="lsn:3")
+    kit.told_elsewhere()
+    before = kit.store.counts["get"]
+    for number in range(1, 10):
+        kit.archive.tags.tag("t", str(number), to="lsn:3")
+    other = kit.log.create_topic("other")
+    other.append([b"one"])
+    other.seal()
+    kit.archive.offload("other")
+    kit.archive.history.pin(kit.archive.history.point("other", "head"), ttl_s=3600)
+    kit.told_elsewhere()
+    assert kit.store.counts["get"] == before + 9
+    [told] = log(kit.archive, "t", kind="delete")
+    assert commit_text(told).endswith(", kept by tag:0, tag:1, tag:2, tag:3, tag:4 and 5 more")
+
+
+def test_a_log_without_deletes_asks_for_no_names(kit: Kit) -> None:
+    kit.append(SECRET)
+    kit.append(b"two")
+    kit.archive.delete("t", before=2)
+
+    def lists(kind: str) -> int:
+        kit.store.counts.clear()
+        assert len([*log(kit.archive, "t", kind=kind)]) == len(kind.split(",")) + 1
+        return kit.store.counts["list"]
+
+    assert lists("offload") == 0 < lists("offload,delete")
 
 
 def test_a_tag_keeps_the_bytes_that_a_compaction_moved_before_the_delete(kit: Kit) -> None:
