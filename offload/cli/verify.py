@@ -84,6 +84,8 @@ def _show_remote(session: Session, *, deep: bool) -> None:
         for result in results:
             if isinstance(result, use.RemoteChecked):
                 session.output.show(result, _counted(result, deep=deep))
+            elif isinstance(result, use.Note):
+                session.output.show(result, _line(result))
             else:
                 session.output.show(result, f"DAMAGED {result.damaged}: {result.reason}")
 
@@ -110,9 +112,11 @@ def _knowing(session: Session) -> Path | None:
     return session.directory if is_its_own and session.daemon_url is None else None
 
 
-def _part_text(look: ObjectLooked | ObjectsLooked) -> str:
+def _part_text(look: ObjectLooked | Note | ObjectsLooked) -> str:
     from offload.operations import verify as use
 
+    if isinstance(look, use.Note):
+        return _line(look)
     if isinstance(look, use.ObjectLooked):
         return "" if look.state == "found" else f"{look.state:10} {look.object}: {look.reason}"
     states = f"{look.lost:,} lost, {look.corrupt:,} corrupt, {look.orphan:,} orphan, {look.uploading:,} uploading"

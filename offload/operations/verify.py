@@ -18,8 +18,8 @@ import json
 import os
 import random
 from collections import Counter
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import field
 from itertools import chain
 from pathlib import Path
@@ -27,7 +27,9 @@ from typing import Any, BinaryIO
 
 import seglog
 from catalog import Branches, Handle, LocalCatalog, Volumes
-from catalog.errors import NoSuchBranch, NoSuchTopic
+from catalog.errors import Corrupt, LocalCatalogUnavailable, NoSuchBranch, NoSuchObject, NoSuchTopic
+from catalog.format.control import DEAD
+from catalog.format.encoding import decode_commit_at
 from catalog.format.ids import Sid
 from catalog.format.keys import commit_key
 from catalog.gc.object_check import Looked, ObjectCheck
@@ -54,7 +56,7 @@ class FileChecked:
 
 @dataclass(frozen=True, slots=True)
 class Note:
-    """A repair that the next start makes without any loss."""
+    """A repair that the next start makes without any loss, or what a check could not compare."""
 
     note: str
 
@@ -83,6 +85,10 @@ class DamagedObject:
     reason: str
 
 
+_End = tuple[Handle, bytes | None]
+"""What a data directory knows of a volume, and the hash of its newest commit there, if that is here."""
+
+
 def _untold(_title: str, _total: int | None, _done: int, _unit: str) -> None:
     """Ignore the progress."""
 
@@ -108,49 +114,84 @@ def verify(
 
 def verify_remote(
     store: ObjectStore, now_ms: int, tell: Tell = _untold, *, deep: bool, directory: Path | None = None
-) -> Iterator[RemoteChecked | DamagedObject]:
+) -> Iterator[RemoteChecked | Note | DamagedObject]:
     """Yield the counts, then the damages. With `deep` the check reads every byte. Raises `DamageFound` after a damage.
 
     Others may use the remote meanwhile. `tell` takes the progress of each phase, with `deep` in bytes. The newest
-    commits that the data directory `directory` knows have to be there too.
+    commits that the data directory `directory` knew at the start have to be there too. A note says if it tells none.
     """
+    ends, notes = _known_ends(directory)
     report = Scrub(store, now_ms=now_ms, watch=watch_of(tell, "verify")).run(deep=deep)
     yield RemoteChecked(report.volumes, report.commits, report.segments, report.size_bytes, report.unreferenced)
+    yield from notes
     damages = 0
-    for finding in chain(report.findings, _lost_ends(store, directory)):
+    for finding in chain(report.findings, _lost_ends(store, ends)):
         damages += 1
         yield DamagedObject(finding.place, finding.reason)
     if damages:
         raise DamageFound(damages, store.url, "keep the objects, and compare with a backup or a replica")
 
 
-def _lost_ends(store: ObjectStore, directory: Path | None) -> Iterator[Finding]:
-    """Yield the newest commit that the directory knows of a branch, if the branch has lost it.
+def _known_ends(directory: Path | None) -> tuple[list[_End], list[Note]]:
+    """Return the newest commits that a data directory knows, or a note why it does not tell them."""
+    if directory is None:
+        return [], []
+    try:
+        with LocalCatalog(directory / "catalog.db", read_only=True) as local:
+            handles = [handle for handle in local.handles() if handle.lsn]
+            bodies = (local.commit_bodies(handle.vid, handle.lsn, handle.lsn).get(handle.lsn) for handle in handles)
+            return [*zip(handles, map(_hash, handles, bodies), strict=True)], []
+    except (Corrupt, LocalCatalogUnavailable) as trouble:
+        return [], [Note(f"the remote is not compared with what this data directory knows of it: {trouble}")]
+
+
+def _lost_ends(store: ObjectStore, ends: Sequence[_End]) -> Iterator[Finding]:
+    """Yield the newest commit that a directory knows of a branch, if the branch has lost it, or has another one there.
 
     That commit stays part of the volume, whoever writes there now. Only GC deletes it: below newer ones, or with a
     volume that no name leads to.
     """
-    if directory is None:
-        return
-    with LocalCatalog(directory / "catalog.db", read_only=True) as local:
-        handles = [handle for handle in local.handles() if handle.lsn]
     volumes = Volumes(store)
-    there = each_of(store, handles, lambda handle: volumes.has_commit(handle.vid, handle.lsn))
-    for handle, is_there in zip(handles, there, strict=True):
-        # The name is read last, because it goes before its volume.
+    for (handle, known), body in zip(ends, each_of(store, ends, lambda end: _body(store, end[0])), strict=True):
+        found = _hash(handle, body)
+        # What does not decode is told by the check itself. The name is read last, because it goes before its volume.
+        is_there = body is not None and (found is None or known in {None, found})
         if is_there or _is_collected(volumes, handle) or not _leads_there(volumes, handle):
             continue
-        newest = volumes.newest_lsn(handle.vid)
         topic, branch = split_name(handle.name)
-        has = f"the newest in the remote is lsn {newest}" if newest else "the remote has no commit of it"
+        if body is not None:
+            has = "the remote has another commit there"
+        else:
+            newest = volumes.newest_lsn(handle.vid)
+            has = f"the newest in the remote is lsn {newest}" if newest else "the remote has no commit of it"
         reason = f"topic {topic}, branch {branch}: this data directory knows lsn {handle.lsn}, and {has}"
         yield Finding(commit_key(handle.vid, handle.lsn), reason)
 
 
+def _body(store: ObjectStore, handle: Handle) -> bytes | None:
+    with suppress(NoSuchObject):
+        return store.get(commit_key(handle.vid, handle.lsn))
+    return None
+
+
+def _hash(handle: Handle, body: bytes | None) -> bytes | None:
+    """Return the hash of the handle's commit, or None if it is absent or damaged."""
+    with suppress(Corrupt):
+        return None if body is None else decode_commit_at(body, handle.vid, handle.lsn).hash
+    return None
+
+
 def _is_collected(volumes: Volumes, handle: Handle) -> bool:
-    """Return whether GC has passed the newest commit that is known here. The commit at the boundary is kept."""
-    boundary = volumes.boundary(handle.vid)
-    return boundary > handle.lsn and volumes.has_commit(handle.vid, boundary)
+    """Return whether GC has passed the newest commit that is known here, or the volume is dead.
+
+    The commit at the boundary is kept. If it is absent, GC may have moved on since the boundary was read.
+    """
+    before, boundary = 0, volumes.boundary(handle.vid)
+    while handle.lsn < boundary < DEAD and not volumes.has_commit(handle.vid, boundary):
+        before, boundary = boundary, volumes.boundary(handle.vid)
+        if boundary == before:
+            return False
+    return boundary > handle.lsn
 
 
 def _leads_there(volumes: Volumes, handle: Handle) -> bool:
@@ -232,10 +273,11 @@ def parse_share(text: str) -> float:
 
 def verify_part(
     store: ObjectStore, now_ms: int, tell: Tell, *, share: float, state: Path | None, directory: Path | None = None
-) -> Iterator[ObjectLooked | ObjectsLooked]:
+) -> Iterator[ObjectLooked | Note | ObjectsLooked]:
     """Yield each object, then the counts. Raises `DamageFound` if one is lost or corrupt, and `InvalidParameters` for a
     state file that is not of this remote. Others may use the remote meanwhile. `directory` is as in `verify_remote`.
     """
+    ends, notes = _known_ends(directory)
     counts: Counter[str] = Counter()
     with _part(state, store.url, share) as part:
         check = ObjectCheck(
@@ -250,7 +292,8 @@ def verify_part(
         for looked in check.run():
             counts[looked.state] += bool(looked.key)
             yield _shown(looked)
-        for finding in _lost_ends(store, directory):
+        yield from notes
+        for finding in _lost_ends(store, ends):
             counts["lost"] += 1
             yield ObjectLooked(finding.place, "lost", False, finding.reason)
         part.finish()

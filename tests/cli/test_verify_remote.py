@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import json
+import sqlite3
 from collections.abc import Callable
+from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from catalog import LocalCatalog
+from catalog import LocalCatalog, Volumes
 from catalog.format.control import DEAD, Boundary
 from catalog.format.ids import Vid
 from catalog.format.keys import boundary_key, commit_key
-from catalog.format.small_objects import encode_boundary
+from catalog.format.small_objects import decode_ref, encode_boundary, encode_ref
 from tests.worlds.command import Run
 
 
@@ -119,7 +122,14 @@ def _deleted(run: Run, remote: Path) -> None:
     (remote / boundary_key(vid)).write_bytes(encode_boundary(Boundary(vid, DEAD)))
 
 
-@pytest.mark.parametrize("change", [_taken_over, _promoted, _deleted])
+def _closed(run: Run, remote: Path) -> None:
+    """The volume is dead, and its name is alive again: an undelete stopped before it looked at the volume."""
+    _deleted(run, remote)
+    [ref] = remote.glob("refs/orders/fix")
+    ref.write_bytes(encode_ref(replace(decode_ref(ref.read_bytes(), "refs/orders/fix"), deleted_at_ms=None)))
+
+
+@pytest.mark.parametrize("change", [_taken_over, _promoted, _deleted, _closed])
 def test_what_other_writers_and_gc_may_do_is_no_loss(
     started: Run, tmp_path: Path, change: Callable[[Run, Path], None]
 ) -> None:
@@ -130,6 +140,50 @@ def test_what_other_writers_and_gc_may_do_is_no_loss(
     assert not all(path.exists() for path in known)
     done = started("verify", "--remote", "--deep")
     assert (done.code, done.text.splitlines()[-1]) == (0, "sound")
+
+
+def test_gc_may_move_on_between_two_looks(started: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Late(Volumes):
+        looks = 0
+
+        def boundary(self, vid: Vid) -> int:
+            self.looks += 1
+            return 3 if self.looks == 1 else super().boundary(vid)
+
+    assert started("init", directory="other").code == 0
+    _taken_over(started, tmp_path / "remote")
+    monkeypatch.setattr("offload.operations.verify.Volumes", Late)
+    assert started("verify", "--remote").code == 0
+
+
+def test_a_loss_that_another_writer_built_over_is_told(started: Run, tmp_path: Path) -> None:
+    remote = tmp_path / "remote"
+    commits(remote)[0].unlink()
+    assert started("init", directory="other").code == 0
+    for words in (["sync"], ["takeover"], ["append"], ["seal"], ["offload"]):
+        done = started("--remote", remote.as_uri(), *words, "orders", stdin=b"four\n", directory="other")
+        assert done.code == 0
+    done = started("verify", "--remote")
+    assert (done.code, "knows lsn 2, and the remote has another commit there\n" in done.text) == (5, True)
+
+
+@pytest.mark.parametrize("way", [["--remote"], ["--read-data-subset", "100%"]])
+@pytest.mark.parametrize("is_newer", [True, False])
+def test_a_directory_that_tells_nothing_is_a_note(
+    started: Run, tmp_path: Path, way: list[str], *, is_newer: bool
+) -> None:
+    catalog = tmp_path / "data" / "catalog.db"
+    if is_newer:
+        with closing(sqlite3.connect(catalog)) as connection:
+            connection.execute("PRAGMA user_version = 99")
+    else:
+        catalog.write_bytes(b"garbage" * 1000)
+    note = "note: the remote is not compared with what this data directory knows of it: data/catalog.db: "
+    done = started("verify", *way)
+    assert (done.code, done.text.splitlines()[-1], note in done.text) == (0, "sound", True)
+    next((tmp_path / "remote").glob("5*/segments/*.index")).unlink()
+    done = started("verify", *way)
+    assert (done.code, note in done.text) == (5, True)
 
 
 def test_a_copy_of_the_remote_may_be_behind(started: Run, tmp_path: Path) -> None:
