@@ -110,7 +110,8 @@ def points(
     if around_ms is not None:
         marks = nsmallest(limit, marks, key=lambda mark: abs(mark[0].time - around_ms))
     for point, past in nsmallest(limit, marks, key=lambda mark: (-mark[0].time, -mark[0].head_seq)):
-        yield point if point.records else replace(point, records=_taken_below(archive, past))
+        takes = point.what in _TAKES_AWAY and not point.records
+        yield replace(point, records=_taken_below(archive, past)) if takes else point
 
 
 def resolve(
@@ -242,7 +243,7 @@ def _point(
         committed_at=Moment(commit.created_at_ms),
         head_seq=past.head_seq if seq is None else seq,
         what=event,
-        records=added or detail.deleted_records,
+        records=added or (detail.deleted_records if event in _TAKES_AWAY else 0),
         bytes=sum(segment.data_bytes for segment in detail.segments),
         writer=commit.writer_id,
         message=commit.message,

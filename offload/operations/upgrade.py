@@ -70,17 +70,13 @@ def upgrade(
 
 
 def _print(output: Output, results: Iterator[VolumeUpgraded | DirectoryUpgraded], values: Mapping[str, Any]) -> None:
-    if not values["dry_run"]:
-        for result in results:
-            output.show(result, _text(result, "went"))
-        return
-    found = [*results]
-    has_steps = any(result.form != result.to for result in found)
-    if has_steps:
-        output.note(_FIRST)
-    for result in found:
-        output.show(result, _text(result, "would go"))
-    if not has_steps:
+    is_dry, has_steps = values["dry_run"], False
+    for result in results:
+        if is_dry and not has_steps and result.form != result.to:
+            has_steps = True
+            output.note(_FIRST)
+        output.show(result, _text(result, "would go" if is_dry else "went"))
+    if is_dry and not has_steps:
         output.remark("nothing to upgrade here")
 
 

@@ -108,6 +108,10 @@ def test_a_point_counts_what_a_delete_or_an_eviction_of_all_below_a_seq_took(run
         assert run(*words, "--yes").code == 0
     _, *found = _lines(run, "points", "t")
     assert [(each["what"], each["records"]) for each in found][:3] == [("evict", 3), ("delete", 2), ("delete", 2)]
+    for name, target in (("listed", "lsn:2"), ("below", "lsn:3")):
+        assert run("tag", "create", "t", name, "--at", target).code == 0
+        assert f"tag, kept by tag {name}" in run("points", "t").text
+        assert run("tag", "delete", "t", name).code == 0
     assert "evict, 3 records, kept by window" in run("points", "t").text
     for _ in range(2):  # GC passes the state before the eviction, of which this directory has a copy
         run("gc", "--retain", "0", "--grace", "0")

@@ -18,8 +18,10 @@ import pytest
 
 import offload
 import seglog
-from catalog.errors import CatalogError
+from catalog.errors import CatalogError, InvalidObject
 from offload import Archive
+from offload.cli.session import Output
+from offload.operations.upgrade import UPGRADE, VolumeUpgraded
 from offload.wiring import open_store
 from seglog import DiskFull, FormatUnsupported, Log, LogSettings, UpgradeNeeded
 from seglog.base import forms
@@ -205,6 +207,18 @@ def test_upgrade_says_what_it_does_and_is_done_once(tmp_path: Path, remote: str,
     assert (tried.stdout, tried.stderr) == (again.stdout + b"nothing to upgrade here\n", b"")
     assert tree(tmp_path / "remote") == before
     assert b"form 1" not in command("status", directory=writer).stdout
+
+
+def test_upgrade_shows_the_steps_that_it_found_before_it_failed(capsys: pytest.CaptureFixture[str]) -> None:
+    def results() -> Iterator[VolumeUpgraded]:
+        yield VolumeUpgraded("orders", 1, 2, None)
+        raise InvalidObject("refs/t/main", "it is damaged")
+
+    assert UPGRADE.show is not None
+    with pytest.raises(InvalidObject):
+        UPGRADE.show(Output(is_json=False), results(), {"dry_run": True})
+    out, err = capsys.readouterr()
+    assert (out, "first give this version" in err) == ("orders would go from form 1 to form 2\n", True)
 
 
 @pytest.mark.long
