@@ -119,7 +119,10 @@ class Room:
         if again_bytes > reject_bytes:
             name, bound_bytes = "the room for its ballast, which upkeep gave up,", again_bytes
         needed_bytes = bound_bytes + (bound_bytes // 10 if self.refusal is not None else 0)
-        reason = f"the disk has only {format_bytes(free_bytes)} left, and {name} is {format_bytes(bound_bytes)}"
+        free, bound = format_bytes(free_bytes), format_bytes(bound_bytes)
+        if free == bound:
+            free, bound = f"{free_bytes:,} B", f"{bound_bytes:,} B"
+        reason = f"the disk has only {free} left, and {name} is {bound}"
         self._refuse(reason if free_bytes < needed_bytes else None)
 
     def make_room(self) -> None:

@@ -14,6 +14,7 @@ import pytest
 
 import seglog
 from seglog import AppendsHeld, DiskFull, Log, LogSettings, RecordTooLarge
+from seglog.engine.engine import Room
 from seglog.engine.upkeep import InCaller
 from tests.faults.files import FailingFiles, UnsyncedFiles
 
@@ -54,6 +55,16 @@ def test_below_the_bound_appends_are_refused_and_all_else_works(
     with seglog.open(tmp_path, settings=LogSettings(disk_reject_bytes=_HUGE)) as log, pytest.raises(AppendsHeld):
         log.topic("t").append([b"5"])
     assert not [each for each in caplog.records if each.levelno >= logging.WARNING]  # the errors have said it
+
+
+def test_two_sizes_that_people_read_alike_are_told_in_bytes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Room, "_free_bytes", lambda _: 536_870_000)
+    with seglog.open(tmp_path, settings=LogSettings(disk_reject_bytes=536_870_912)) as log:
+        with pytest.raises(AppendsHeld, match=r"only 536,870,000 B left, and log\.disk_reject_bytes is 536,870,912 B"):
+            log.topic("t").append([b"x"])
+        log.disk_reject_bytes = 600_000_000
+        with pytest.raises(AppendsHeld, match=r"only 536\.9 MB left, and log\.disk_reject_bytes is 600\.0 MB"):
+            log.topic("t").append([b"x"])
 
 
 def test_a_record_of_upkeep_goes_in_while_appends_are_held(tmp_path: Path) -> None:
