@@ -25,8 +25,10 @@ from __future__ import annotations
 
 import json
 import sys
+from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
+from itertools import accumulate
 
 from pyroaring import BitMap
 
@@ -118,22 +120,27 @@ class Erasures:
             return None, ()
         try:
             others = [(others, pieces) for names, pieces in self.holders() if (others := {*names} - {self._name})]
-            taken = [*self._taken(past.commit)] if others else []
+            taken = sorted(self._taken(past.commit)) if any(pieces for _, pieces in others) else []
         except Unavailable:
             return None, ()
-        has_bytes = partial(self._has_bytes, past.commit, taken)
+        firsts, lasts = [first for first, _ in taken], [*accumulate((last for _, last in taken), max)]
+        has_bytes = partial(self._has_bytes, past.commit, firsts, lasts)
         names = {name for names, pieces in others if pieces is None or any(map(has_bytes, pieces)) for name in names}
         return (None, tuple(sorted(names))) if names else (date_ms, ())
 
-    def _has_bytes(self, commit: Commit, taken: Sequence[tuple[int, int]], piece: Piece) -> bool:
-        """Return whether a segment has bytes that the commit took: it is older, and has some of the seqs."""
+    def _has_bytes(self, commit: Commit, firsts: Sequence[int], lasts: Sequence[int], piece: Piece) -> bool:
+        """Return whether a segment has bytes that the commit took: it is older, and has some of the seqs.
+
+        `firsts` ascend. `lasts` has for each of them the highest last seq so far.
+        """
         vid, lsn, first_seq, last_seq, sid = piece
         age = self._ages.get(vid, -1)
         if age < self._ages[commit.vid] or (vid == commit.vid and lsn > commit.lsn):
             return False
         if first_seq < commit.deletions.before_seq or sid in commit.deletions.bitmaps:
             return True
-        return any(first_seq <= last and first <= last_seq for first, last in taken)
+        below = bisect_right(firsts, last_seq)
+        return below > 0 and lasts[below - 1] >= first_seq
 
     def _taken(self, commit: Commit) -> Iterator[tuple[int, int]]:
         """Yield the first and last seq that a commit took of each segment, which a compaction may have made of others.
