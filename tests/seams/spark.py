@@ -43,7 +43,8 @@ def settings_text(spark: SparkSession) -> str:
 def metrics_of_last(spark: SparkSession, name: str) -> dict[str, Any]:
     """Return the metrics of the query that ran last, once Spark knows the metric `name` of it."""
     store = spark._jsparkSession.sharedState().statusStore()
-    deadline, found = time.monotonic() + 60, {}
+    deadline = time.monotonic() + 60
+    found: dict[str, Any] = {}
     while not found.get(name) and time.monotonic() < deadline:
         last = store.executionsList().last()
         values, metrics = store.executionMetrics(last.executionId()), last.metrics()
