@@ -54,11 +54,13 @@ def test_a_person_is_told_of_spark_before_it_starts(tmp_path: Path, monkeypatch:
     """The commands run in this process, and Spark not at all."""
     told: list[str] = []
 
-    def output(shown: str, words: list[str], _: object) -> bytes:
-        told.append(shown)
-        return b"5" if shown == "python" else run(*words[4:], directory=None).out
+    def output(words: list[str], **_: object) -> subprocess.CompletedProcess[bytes]:
+        if words[2] == "-c":
+            told.append("python")
+        out = b"5" if words[2] == "-c" else run(*words[4:], directory=None).out
+        return subprocess.CompletedProcess(words, 0, out)
 
-    monkeypatch.setattr("offload.operations.demo._output", output)
+    monkeypatch.setattr("offload.operations.demo.subprocess.run", output)
     monkeypatch.setattr("offload.operations.demo.find_spec", lambda _: object())
     monkeypatch.setattr("offload.operations.demo.shutil.which", lambda _: "java")
     (tmp_path / "text").write_bytes(b"one\ntwo\n")

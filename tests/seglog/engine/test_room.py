@@ -9,12 +9,12 @@ import errno
 import logging
 import os
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 import seglog
 from seglog import AppendsHeld, DiskFull, Log, LogSettings, RecordTooLarge
-from seglog.engine.engine import Room
 from seglog.engine.upkeep import InCaller
 from tests.faults.files import FailingFiles, UnsyncedFiles
 
@@ -58,7 +58,8 @@ def test_below_the_bound_appends_are_refused_and_all_else_works(
 
 
 def test_two_sizes_that_people_read_alike_are_told_in_bytes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Room, "_free_bytes", lambda _: 536_870_000)
+    disk = SimpleNamespace(f_bavail=536_870, f_frsize=1_000)
+    monkeypatch.setattr("seglog.engine.engine.os.statvfs", lambda _: disk)
     with seglog.open(tmp_path, settings=LogSettings(disk_reject_bytes=536_870_912)) as log:
         with pytest.raises(AppendsHeld, match=r"only 536,870,000 B left, and log\.disk_reject_bytes is 536,870,912 B"):
             log.topic("t").append([b"x"])
