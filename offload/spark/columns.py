@@ -63,8 +63,8 @@ def export_schema() -> pa.Schema:
     return pa.schema([schema.field(name) for name in EXPORT_COLUMNS])
 
 
-def arrow_schema_of(columns: Iterable[tuple[str, str]]) -> pa.Schema:
-    """Return the Arrow schema that Spark expects of columns, given as names and Spark's simple names of their types."""
+def arrow_schema_of(columns: Iterable[tuple[str, str, bool]]) -> pa.Schema:
+    """Return the Arrow schema that Spark expects of columns: a name, Spark's simple name of the type, and nullable."""
     import pyarrow as pa
 
     types = {
@@ -74,7 +74,7 @@ def arrow_schema_of(columns: Iterable[tuple[str, str]]) -> pa.Schema:
         "timestamp": pa.timestamp("us", tz="UTC"),
         "binary": pa.binary(),
     }
-    return pa.schema([pa.field(name, types[kind]) for name, kind in columns])
+    return pa.schema([pa.field(name, types[kind], nullable) for name, kind, nullable in columns])
 
 
 def columns_of(options: ReadOptions) -> tuple[Column, ...]:

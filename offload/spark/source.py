@@ -148,7 +148,7 @@ def read_partition(partition: InputPartition, schema: StructType) -> Iterator[pa
     from offload.spark.messages import decode_task
     from offload.spark.scan import scan
 
-    columns = ((field.name, field.dataType.simpleString()) for field in schema.fields)
+    columns = ((field.name, field.dataType.simpleString(), field.nullable) for field in schema.fields)
     return scan(decode_task(partition.value), arrow_schema_of(columns))
 
 

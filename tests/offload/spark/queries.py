@@ -20,7 +20,7 @@ __all__ = ["arrow_schema", "planned", "read", "rows_of"]
 
 def arrow_schema(options: ReadOptions, columns: Iterable[str] | None = None) -> pa.Schema:
     """Return the Arrow schema of some columns, by default all that the options give."""
-    whole = {column.name: (column.name, column.type) for column in columns_of(options)}
+    whole = {column.name: (column.name, column.type, True) for column in columns_of(options)}
     return arrow_schema_of(whole[name] for name in columns or whole)
 
 

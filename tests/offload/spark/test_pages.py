@@ -13,9 +13,10 @@ import pytest
 from pyspark.sql import SparkSession
 
 from catalog.format.commit import ForkPoint
+from catalog.refs.state_names import Tags
 from scripts.snippets import ROOT, programs
 from tests.offload.samples import Sample
-from tests.offload.spark.archives import TopicArchive
+from tests.offload.spark.archives import NOW_MS, TopicArchive
 from tests.offload.spark.session import needs_python_sources
 
 
@@ -44,6 +45,7 @@ def test_each_example_runs(spark_session: SparkSession, tmp_path: Path, monkeypa
     orders = TopicArchive(url)
     orders.add([Sample(b"one", "eu"), Sample(b"two", "eu")])
     TopicArchive(url, "orders", "rescued", ForkPoint(orders.vid, orders.lsn)).add([Sample(b"three")])
+    Tags(orders.volumes).create("orders", "audit", ForkPoint(orders.vid, 1), branch="main", now_ms=NOW_MS)
     counts, pages = [], programs()
     for program in map("".join, (pages[f"docs/{page}.md"] for page in ("start/README", "spark", "spark/README"))):
         for path in ("s3://my-bucket/acme", "s3://my-bucket/copies", "s3://my-bucket/reports"):
