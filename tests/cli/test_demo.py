@@ -50,6 +50,7 @@ def test_the_demo_takes_a_text_and_counts_both_states_in_spark(tmp_path: Path) -
     assert (tmp_path / "own text").read_bytes() == b"one\ntwo\n\xff\nfour\nfive"
 
 
+@pytest.mark.long
 def test_a_person_is_told_of_spark_before_it_starts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, run: Run) -> None:
     """The commands run in this process, and Spark not at all."""
     told: list[str] = []
