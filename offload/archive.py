@@ -29,7 +29,6 @@ from catalog.objects.base import ObjectStore
 from offload.context import ArchiveContext, part
 from offload.errors import HistoryBehind, NoRemote
 from offload.format.block import largest_entry
-from offload.handles import split_name
 from offload.services.parts import ArchiveParts
 from offload.services.results import Copied, OffloadResult, Removed, Restored, TopicRemoved
 from offload.settings import OffloadSettings, Settings, read_settings
@@ -479,16 +478,9 @@ class Archive(Owned):
             NoSuchTopic, NoSuchTag, InvalidTarget, OutOfWindow: As `history.point` does.
             SeglogError: As `offload` does.
         """
-        context = self._context
-        context.log.check_writable()
-        keys.check_name("branch", name)
-        base, _ = split_name(topic)
-        point = self._parts.writer.keep_point(topic, to, lambda: context.branches.check_free(base, name))
-        snapshot = context.volumes.snapshot(point.vid, point.lsn, point.seq)
-        # Count before creating the branch, so that damage is found while there is nothing to undo.
-        count, last = self._parts.states.count(snapshot)
-        vid = context.branches.create(base, name, point, now_ms=context.clock.now_ms(), message=message)
-        return Restored(vid, count, last.seq if last else 0, last.ts_ms if last else 0)
+        from offload.services.restoring import restore
+
+        return restore(self._parts, topic, to, name, message)
 
     @checked
     def copy(

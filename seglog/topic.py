@@ -586,7 +586,10 @@ class Topic:
                 eviction, and for a topic with `keep_history`, whose archive undoes deletes.
             UpgradeNeeded: The directory has a form that knows no undo.
         """
-        from seglog.writing.undo import preview_undo, undo_delete  # imported late, because most programs need none
+        from seglog.writing.delete_undo import (  # imported late, because most programs need none
+            preview_undo,
+            undo_delete,
+        )
 
         if preview:
             return preview_undo(self._engine, self.name, delete)

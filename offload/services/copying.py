@@ -34,6 +34,7 @@ from catalog.snapshot import empty, fold
 from offload.errors import InvalidParameters
 from offload.format.topic_config import config_of
 from offload.services.parts import ArchiveParts
+from offload.services.restoring import offloaded_point
 from offload.services.results import Copied
 from offload.settings import codec_named
 from offload.write.segment_upload import UploadJob, delete_segment, remote_frames, upload_segment
@@ -70,7 +71,7 @@ class Copying:
 
         with _as_topic(new):
             check()
-            point = self._parts.writer.keep_point(source, at, check)
+            point = offloaded_point(self._parts, source, at, check)
             state = context.volumes.snapshot(point.vid, point.lsn, point.seq)
             if where is None and into is None:
                 count, last = self._parts.states.count(state)

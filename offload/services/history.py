@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 from catalog import CommitKind, ForkPoint, History, PastCommit, SegmentView, Snapshot, Vid
 from catalog.errors import OutOfWindow
 from catalog.history import retry_if_collected
+from catalog.refs.name_undo import check_undo, find_operation, undo_found
 from catalog.refs.oplog import NumberedEntry, Oplog
 from catalog.refs.promotion import moved_main
 from catalog.refs.state_names import HeldPin, Pins
-from catalog.refs.undo import check_undo, find_operation, undo_found
 from offload.errors import NotOffloaded
 from offload.services.diff import Difference, State, diff_of, differing_records
 from offload.services.erasures import window_ms_here

@@ -20,6 +20,7 @@ from offload.errors import OpenBranch
 from offload.handles import split_name
 from offload.moment import format_time
 from offload.services.parts import ArchiveParts
+from offload.services.restoring import offloaded_point
 from seglog.base.arguments import checked
 from seglog.base.ownership import Owned
 from seglog.base.values import dataclass
@@ -211,7 +212,7 @@ class TagService(Owned):
         """
         self._log.check_writable()
         base, branch = split_name(topic)
-        point = self._parts.writer.keep_point(topic, to, lambda: self._check_free(base, name))
+        point = offloaded_point(self._parts, topic, to, lambda: self._check_free(base, name))
         return self._tags.create(base, name, point, branch=branch, now_ms=self._clock.now_ms(), message=message)
 
     def _check_free(self, topic: str, name: str) -> None:

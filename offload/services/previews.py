@@ -28,9 +28,9 @@ from pyroaring import BitMap64
 from catalog import MAIN, Branch, SegmentView, Sid, Snapshot
 from catalog.errors import NoSuchTopic, NotUndone, UnnamableBranch
 from catalog.format.control import full_name
+from catalog.refs.name_undo import names_taken_away
 from catalog.refs.oplog import NumberedEntry
 from catalog.refs.promotion import moved_main
-from catalog.refs.undo import names_taken_away
 from offload.errors import OpenBranch, TopicAttached
 from offload.handles import split_name
 from offload.read.deletes import count_live, entries_taken, live_entries

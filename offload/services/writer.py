@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-from catalog import CommitKind, ForkPoint, timeline
+from catalog import CommitKind
 from catalog.errors import CatalogError
 from offload.errors import OffloadError, TopicAttached
 from offload.read.deletes import count_cold, count_hot
@@ -73,25 +73,6 @@ class Writer:
             handle = self._handles.find(name)
             is_writer = handle is not None and self._handles.is_writer(handle)
             return self._parts.offloader.release(name, at_once=at_once) if is_writer else 0
-
-    def keep_point(self, name: str, target: str, check: Callable[[], None] = lambda: None) -> ForkPoint:
-        """Return the same point as `HistoryService.point`. If the remote lacks records of the point, first seal and
-        offload once.
-
-        Before that, it calls `check`, so that a caller can refuse what cannot be. The call ignores records and deletes
-        that arrive later, because otherwise it might never end. Raises what `Archive.offload` and `check` raise.
-        """
-        parsed = self._parts.states.parse(target)
-        with self._locks.of(name):
-            pending, point = self._parts.states.look_up(name, parsed, offloads=True)
-            if pending is None or not (pending.has(point) or pending.must_offload(parsed)):
-                return point
-            check()
-            pending.topic.seal()
-            self.offload(name)
-            if isinstance(parsed, timeline.Time) and self._parts.states.newest(name).max_ts_ms <= parsed.ms:
-                parsed = timeline.Head()
-            return self._parts.states.resolve(name, parsed)
 
     def delete(self, name: str, where: DeleteWhere, message: str) -> Removed:
         return self._take(name, where, lambda topic: topic.inner.delete(where), message)

@@ -10,7 +10,7 @@ Each function returns when its change is visible and durable. All functions rais
     2 flags     A checkpoint removes the flags of these records, and stores a manifest.
 
 UNDELETE-1  The frame names records. The caller knows which deletes took each of them: a flag has no number. The undo of
-    a delete that the log has made itself (seglog.writing.undo) also names that delete, which is listed no longer.
+    a delete that the log made itself (seglog.writing.delete_undo) also names that delete, which is listed no longer.
 UNDELETE-2  A listed delete still reaches the records: step 1 makes all of them pending again. So a record that a second
     delete took comes back only when that one is taken back, too.
 UNDELETE-3  No checkpoint runs while the frame is in flight (TRUNC-8): one that has planned before would drop the

@@ -23,8 +23,8 @@ from catalog.objects.base import ObjectStore
 from catalog.objects.local import LocalStore
 from catalog.objects.memory import MemoryStore
 from catalog.objects.s3 import S3Store
+from catalog.refs.name_undo import undo_found
 from catalog.refs.oplog import NumberedEntry
-from catalog.refs.undo import undo_found
 from catalog.tenants.names import check_tenant, prefix_of
 from catalog.volume import Volumes
 from tests import work

@@ -45,9 +45,9 @@ from catalog.format.small_objects import decode_pin, encode_boundary
 from catalog.gc.roots import read_roots
 from catalog.objects import MemoryStore, ObjectStore
 from catalog.refs.branch import Branches, Distance
+from catalog.refs.name_undo import check_undo, find_operation, undo
 from catalog.refs.oplog import Oplog
 from catalog.refs.state_names import HeldPin, Pins, Tags
-from catalog.refs.undo import check_undo, find_operation, undo
 from catalog.volume import DEAD, Volumes
 from tests.catalog.samples import HistoryMaker
 from tests.faults.store import (

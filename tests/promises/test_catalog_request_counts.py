@@ -9,8 +9,8 @@ from catalog import Branches, ForkPoint, Volumes, encode_commit, make_checkpoint
 from catalog.gc.collector import Collector
 from catalog.gc.policy import GcPolicy
 from catalog.objects.memory import MemoryStore
+from catalog.refs.name_undo import undo
 from catalog.refs.state_names import Pins, Tags
-from catalog.refs.undo import undo
 from catalog.sync import pull
 from catalog.timeline import Seq, Time, resolve
 from tests.catalog.samples import START_MS, HistoryMaker, ts_of

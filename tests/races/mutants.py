@@ -13,7 +13,7 @@ from typing import Any
 from unittest import mock
 
 from catalog import MAIN, Branches, Snapshot, Vid, Volumes
-from catalog.refs import undo
+from catalog.refs import name_undo
 from catalog.refs.oplog import NumberedEntry, Oplog
 from catalog.sync import Updates, pull
 from offload import load
@@ -111,7 +111,7 @@ async def _takes_any_incarnation(self: AsyncTopic, values: Any, *, if_incarnatio
 
 
 _is_maintenance, _promote, _newest, _append_once = (
-    Updates.is_maintenance, Branches.promote, undo._newest, AsyncTopic.append_once,
+    Updates.is_maintenance, Branches.promote, name_undo._newest, AsyncTopic.append_once,
 )  # fmt: skip
 
 
@@ -162,7 +162,7 @@ MUTANTS: Mapping[str, Mutant] = {
         "commands", ("delete", "offload and export"), 94, ((Source, "_first_of", _leaves_out_what_readers_do_not_see),)
     ),
     "an undo takes an older change back": Mutant(
-        "archives", ("undo", "undelete the branch"), 75, ((undo, "_newest", _looks_once),)
+        "archives", ("undo", "undelete the branch"), 75, ((name_undo, "_newest", _looks_once),)
     ),
     "a fork takes an end for a record": Mutant(
         "streams", ("close", "fork"), 6, ((store, "divergence", _forks_beside_a_closure),)

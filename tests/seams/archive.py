@@ -28,6 +28,7 @@ from offload.read.ledger import OffloadedLedgers
 from offload.replication.reset import Rescue
 from offload.reports import TopicStatus
 from offload.services import states, waiting_deletes
+from offload.services.restoring import offloaded_point
 from offload.worker import child
 from offload.worker.child import FramesRead
 from offload.worker.pool import WorkerPool
@@ -83,7 +84,7 @@ def watch_undos(archive: Archive, watch: Callable[[Handle, Callable[[], None]], 
 
 def kept_point(archive: Archive, name: str, target: str) -> ForkPoint:
     """Return the point of a target, as `restore` finds it. A test pins that point, which the archive does not offer."""
-    return archive._parts.writer.keep_point(name, target)
+    return offloaded_point(archive._parts, name, target, lambda: None)
 
 
 def offloader_of(archive: Archive) -> Offloader:

@@ -7,7 +7,7 @@ from catalog.format.ids import Vid
 from catalog.objects import MemoryStore, ObjectStore
 from catalog.objects.wrapped import WrappedStore
 from catalog.refs.branch import Branches
-from catalog.refs.undo import undo
+from catalog.refs.name_undo import undo
 from catalog.volume import Volumes
 from tests.catalog.samples import START_MS, HistoryMaker
 

@@ -9,8 +9,8 @@ import pytest
 
 from catalog import ForkPoint, MemoryStore, Vid
 from catalog.errors import NotUndone, StoreUnreachable, VolumeHasName
+from catalog.refs.name_undo import check_undo, find_operation
 from catalog.refs.oplog import Oplog
-from catalog.refs.undo import check_undo, find_operation
 from catalog.volume import Volumes
 from tests.faults.ends import CRASHES, crashed, tried
 from tests.faults.meanwhile import Meanwhile
