@@ -73,7 +73,7 @@ test-pulsar: setup ## Apache Pulsar's own code reads our objects, and we read it
 	@$(RUN) python -m pytest -m pulsar $(ARGS) tests/interop
 
 test-spark: setup ## the tests of Spark's readers on another Spark: VERSION=3.5, 4.0, 4.1 or 4.2, which pip downloads
-	@$(RUN) python -m tests.offload.spark.other_spark $(VERSION)
+	@$(RUN) python -m tests.offload.spark.versions.other_spark $(VERSION)
 
 test-minio: setup ## the tests that ask an S3 server, with MinIO for it; PART=9 those of that part of the soak
 	@scripts/yardsticks.sh

@@ -76,6 +76,7 @@ GROUPS = {
     "daemon": Group(("tests/offload",), ("offload", "seglog/client")),
     "cli": Group(("tests/cli",), ("offload/cli", "offload/operations")),
     "spark": Group(("tests/offload/spark",), ("offload/spark", "offload/load")),
+    "versions": Group(("tests/offload/spark/versions",), ("offload/spark",)),
     "promises": Group(("tests/promises",), ("seglog", "catalog", *_JOINTS, "offload/read", "offload/write")),
     "races": Group(("tests/races", "tests/simulation"), ("catalog", *_JOINTS, "offload/operations", "offload/write")),
     "iam": Group(("tests/iam",), ("offload/tenants", "catalog/tenants", "localstack")),

@@ -14,7 +14,7 @@ from pathlib import Path
 __all__ = ["OTHER_SPARKS", "install", "run"]
 
 OTHER_SPARKS = ("3.5", "4.0", "4.1", "4.2")
-_ROOT = Path(__file__).parents[3]
+_ROOT = Path(__file__).parents[4]
 _OPTIONS = ("-q", "-n", "2", "-m", "not soak", "-p", "no:cacheprovider", "-p", "no:unraisableexception")
 
 

@@ -1,4 +1,4 @@
-"""The tests of this folder pass on the other versions of Spark that the jar serves."""
+"""The tests of Spark pass on the other versions of Spark that the jar serves."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import subprocess
 import pytest
 
 from offload.spark.registration import versions
-from tests.offload.spark.other_spark import OTHER_SPARKS, install, run
+from tests.offload.spark.versions.other_spark import OTHER_SPARKS, install, run
 from tests.offload.spark.session import SPARK
 
 
@@ -25,7 +25,7 @@ def test_the_jar_serves_these_versions_and_no_others() -> None:
         for each in OTHER_SPARKS
     ],
 )
-def test_the_tests_of_this_folder_pass_there_with_the_reader_of_the_jvm(version: str) -> None:
+def test_the_tests_of_spark_pass_there_with_the_reader_of_the_jvm(version: str) -> None:
     try:
         install(version)
     except subprocess.CalledProcessError as error:

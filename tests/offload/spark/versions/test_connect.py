@@ -25,7 +25,7 @@ from tests.offload.spark.session import SPARK as VERSION
 from tests.offload.spark.standalone import SPARK, await_port, free_port
 
 pytestmark = pytest.mark.long
-_ROOT = Path(__file__).parents[3]
+_ROOT = Path(__file__).parents[4]
 _SERVER = "org.apache.spark.sql.connect.service.SparkConnectServer"
 #: pip's pyspark of 3.5 has no server. Its documents name the package; 3.5.5 is the newest of it.
 _PACKAGES = ["--packages", "org.apache.spark:spark-connect_2.12:3.5.5", "--conf", f"spark.jars.ivy={_ROOT}/build/ivy"]
