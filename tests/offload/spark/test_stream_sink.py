@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
+import os
+import random
 import shutil
+import signal
+import subprocess
+import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -14,6 +20,11 @@ from catalog import Branches, Volumes
 from offload.spark.source import SeglogDataSource
 from offload.wiring import open_store
 from tests.offload.load.loads import values
+from tests.offload.spark.sink_driver import lines_to_topic
+from tests.waiting import wait_until
+from tests.work import seed_of, shares, tell
+
+KILLS, FILES = 10, 60
 
 
 @pytest.fixture
@@ -22,10 +33,7 @@ def url(tmp_path: Path) -> str:
 
 
 def sink(spark: SparkSession, tmp_path: Path, name: str = "seglog") -> DataStreamWriter:
-    """Return a stream of the lines of the files below `lines`, one file for each micro-batch."""
-    lines = spark.readStream.format("text").option("maxFilesPerTrigger", 1).load(str(tmp_path / "lines"))
-    to_log = lines.coalesce(1).writeStream.format(name).option("topic", "orders").trigger(availableNow=True)
-    return to_log.option("checkpointLocation", str(tmp_path / "checkpoint"))
+    return lines_to_topic(spark, str(tmp_path / "lines"), str(tmp_path / "checkpoint"), name)
 
 
 def write(tmp_path: Path, name: str, *lines: str) -> None:
@@ -88,3 +96,34 @@ def test_a_session_without_the_provider_writes_a_stream_from_one_partition(
         shutil.rmtree(tmp_path / "checkpoint" / "commits")
     run(spark_session, tmp_path, url, PlainSource.name())
     assert values(open_store(url)) == [b"line 1", b"line 2"]
+
+
+@shares(9, 9)
+def test_a_stream_whose_driver_is_killed_again_and_again_writes_each_record_once(
+    spark_session: SparkSession, tmp_path: Path, url: str, share: int
+) -> None:
+    """Each kill hits driver, JVM and workers at once, in one of the next three micro-batches."""
+    seed = seed_of(f"a stream whose driver is killed {share}")
+    draw, wanted = random.Random(seed), list[bytes]()
+    for file in range(FILES):
+        lines = [f"line {number} of {file}" for number in range(draw.randint(0, 9))]
+        write(tmp_path, f"{file:03}", *lines)
+        wanted += (line.encode() for line in lines)
+    begun, done = tmp_path / "checkpoint" / "offsets", tmp_path / "checkpoint" / "commits"
+    command = [sys.executable, "-m", "tests.offload.spark.sink_driver", url, str(tmp_path / "lines")]
+    unfinished = 0
+    for _ in range(KILLS):
+        further = _batches(begun) + draw.randint(1, 3)
+        with subprocess.Popen([*command, str(tmp_path / "checkpoint")], start_new_session=True) as driver:
+            wait_until(lambda further=further: _batches(begun) >= further, pause_s=0.01)
+            time.sleep(draw.random() / 2)
+            os.killpg(driver.pid, signal.SIGKILL)
+        assert driver.returncode == -signal.SIGKILL
+        unfinished += _batches(begun) > _batches(done)
+    run(spark_session, tmp_path, url)
+    assert sorted(values(open_store(url))) == sorted(wanted)
+    tell(f"a stream into a topic: {KILLS} kills of its driver, {unfinished} within a micro-batch, seed {seed}")
+
+
+def _batches(folder: Path) -> int:
+    return len([name for name in os.listdir(folder) if name.isdigit()]) if folder.exists() else 0

@@ -8,8 +8,8 @@ import subprocess
 import pytest
 
 from offload.spark.registration import versions
-from tests.offload.spark.versions.other_spark import OTHER_SPARKS, install, run
 from tests.offload.spark.session import SPARK
+from tests.offload.spark.versions.other_spark import OTHER_SPARKS, install, run
 
 
 def test_the_jar_serves_these_versions_and_no_others() -> None:
