@@ -42,7 +42,7 @@ class PointListed:
 
     `time` is the topic's time then, `committed_at` the time of the commit. `what` tells what happened there, and `kept`
     why GC keeps the point. `records` and `bytes` count what the commit added, or the records that it names as deleted,
-    also if an earlier one deleted them. A delete or an eviction of all below a seq names those of the state before it.
+    also if an earlier one deleted them. What a commit took below a seq, or from a seq on, is counted in the state before.
     """
 
     target: str
@@ -111,7 +111,7 @@ def points(
         marks = nsmallest(limit, marks, key=lambda mark: abs(mark[0].time - around_ms))
     for point, past in nsmallest(limit, marks, key=lambda mark: (-mark[0].time, -mark[0].head_seq)):
         takes = point.what in _TAKES_AWAY and not point.records
-        yield replace(point, records=_taken_below(archive, past)) if takes else point
+        yield replace(point, records=_taken_at_an_end(archive, past)) if takes else point
 
 
 def resolve(
@@ -173,26 +173,29 @@ def _shown(record: Record) -> RecordNearby:
     return RecordNearby(record.seq, Moment(record.ts_ms), record.tag, start)
 
 
-def _taken_below(archive: Archive, past: PastCommit) -> int:
-    """Return how many records a commit took below its seq, as commits tell it; 0 if GC has passed the state before."""
+def _taken_at_an_end(archive: Archive, past: PastCommit) -> int:
+    """Return how many records a commit took below a seq or from a seq on; 0 if GC has passed the state before."""
     from catalog import ForkPoint
     from catalog.errors import NoSuchObject
     from catalog.format.late import pyroaring
     from catalog.snapshot import deleted_below
 
-    records, below = 0, deleted_below(past.commit)
-    if not below:
+    below, truncated_from = deleted_below(past.commit), past.commit.truncate_from
+    if not below and truncated_from is None:
         return 0
     try:
         before = archive.history.snapshot_at(ForkPoint(past.commit.vid, past.commit.lsn - 1))
     except NoSuchObject:
         return 0
+    records = 0
     for view in before.segments:
-        end = min(view.last + 1, below)
-        if view.first < end:
-            records += end - view.first
+        if truncated_from is None:
+            first, end = view.first, min(view.last + 1, below)
+        else:
+            first, end = max(view.first, truncated_from), view.last + 1
+        if first < end:
             deleted = pyroaring.BitMap() if view.deleted is None else pyroaring.BitMap.deserialize(view.deleted)
-            records -= deleted.range_cardinality(view.first - view.ref.first_seq, end - view.ref.first_seq)
+            records += end - first - deleted.range_cardinality(first - view.ref.first_seq, end - view.ref.first_seq)
     return records
 
 

@@ -99,7 +99,7 @@ def test_each_point_that_is_listed_can_be_restored(started: Run) -> None:
     assert started("points", "nope").code == 3
 
 
-def test_a_point_counts_what_a_delete_or_an_eviction_of_all_below_a_seq_took(run: Run, tmp_path: Path) -> None:
+def test_a_point_counts_what_a_commit_took_below_a_seq_or_from_a_seq_on(run: Run, tmp_path: Path) -> None:
     assert run("init", "--remote", (tmp_path / "remote").as_uri()).code == 0
     run("append", "t", stdin=b"".join(b"%d\n" % number for number in range(1, 11)))
     run("seal", "t")
@@ -118,6 +118,8 @@ def test_a_point_counts_what_a_delete_or_an_eviction_of_all_below_a_seq_took(run
     assert "evict, 3 records, kept by window" in run("points", "t").text
     assert run("init", "--remote", (tmp_path / "remote").as_uri(), directory="other").code == 0
     assert "evict, kept by window" in run("points", "t", directory="other").text
+    assert run("truncate", "t", "--from", "10", "--yes").code == 0
+    assert "truncate, 1 record, kept by window" in run("points", "t").text
 
 
 def test_a_tag_that_the_window_has_passed_is_listed_and_restored(started: Run) -> None:
