@@ -324,7 +324,8 @@ def taking_lines(text: Callable[[Any], str], note_of: Callable[[Any], str] = lam
 
 def would_take_text(taking: WouldTake) -> str:
     if not taking.records:
-        text = f"{taking.command} of {taking.topic} would take no record"
+        others = f": all are shown by {', '.join(taking.shown_by)}, too" if taking.shown_by else ""
+        text = f"{taking.command} of {taking.topic} would take no record{others}"
     else:
         of = f"{taking.records:,} of about {counted(taking.of_records)}"
         span = f"seq {taking.first_seq} to {taking.last_seq}, {taking.first_time} to {taking.last_time}"

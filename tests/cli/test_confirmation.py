@@ -66,6 +66,8 @@ def test_a_preview_counts_what_goes_and_names_what_still_shows_it(started: Run) 
     assert _preview(started, "evict", "t", "--older-than", "1d")["records"] == 0
     found = _preview(started, "branch", "delete", "t", "b")
     assert (found["records"], found["of_records"], found["shown_by"]) == (0, 6, ["t", "tag:v"])
+    told = started("branch", "delete", "t", "b", "--dry-run").text
+    assert "branch delete of t@b would take no record: all are shown by t, tag:v, too" in told
     found = _preview(started, "reset", "t", "--discard")
     assert (found["records"], found["first_seq"], found["last_seq"]) == (2, 11, 12)
     assert _preview(started, "topic", "delete", "u")["records"] == 2
