@@ -84,18 +84,22 @@ def live_entries(view: SegmentView, reader: ColdReader) -> pyroaring.BitMap:
     return visible & decode_bitmap(index.live, index, keys.index_key(view.vid, view.ref.sid))
 
 
+def shown_entries(view: SegmentView, reader: ColdReader) -> pyroaring.BitMap:
+    """Return what `live_entries` returns. The index is read only if the segment lacked records when made."""
+    if not _is_dense(view.ref):
+        return live_entries(view, reader)
+    entries = pyroaring.BitMap(range(view.first - view.ref.first_seq, view.last - view.ref.first_seq + 1))
+    return entries - pyroaring.BitMap.deserialize(view.deleted) if view.deleted else entries
+
+
 def shown_seqs(views: Sequence[SegmentView], reader: ColdReader) -> SeqSet:
     """Return the seqs of the live records of views. An index is read only if its segment lacked records when made."""
     shown: list[tuple[int, int]] = []
     for view in views:
-        first_seq = view.ref.first_seq
-        if not _is_dense(view.ref):
-            shown += _ranges(live_entries(view, reader), first_seq)
-        elif view.deleted is None:
+        if _is_dense(view.ref) and view.deleted is None:
             shown.append((view.first, view.last))
         else:
-            entries = pyroaring.BitMap(range(view.first - first_seq, view.last - first_seq + 1))
-            shown += _ranges(entries - pyroaring.BitMap.deserialize(view.deleted), first_seq)
+            shown += _ranges(shown_entries(view, reader), view.ref.first_seq)
     return SeqSet.of(shown)
 
 
@@ -123,11 +127,7 @@ def count_live(view: SegmentView, reader: ColdReader) -> int:
 
 def last_live_seq(view: SegmentView, reader: ColdReader) -> int:
     """Return the highest seq of `live_entries`, which must not be empty."""
-    first_seq = view.ref.first_seq
-    if not _is_dense(view.ref):
-        return first_seq + live_entries(view, reader).max()
-    entries = pyroaring.BitMap(range(view.first - first_seq, view.last - first_seq + 1))
-    return first_seq + (entries - pyroaring.BitMap.deserialize(view.deleted) if view.deleted else entries).max()
+    return view.ref.first_seq + shown_entries(view, reader).max()
 
 
 def _is_dense(ref: SegmentRef) -> bool:

@@ -9,6 +9,11 @@
     value      binary     the record's bytes
     lsn        bigint     the commit that added the record's segment
 
+With `readChangeFeed`, which makes every column except topic and seq null in the row of a removal:
+
+    _change    string     append, delete, undelete, truncate or evict
+    _lsn       bigint     the commit that made the change
+
 With `includeMetadata`:
 
     segment    string     the id of the segment
@@ -47,10 +52,12 @@ _COLUMNS = (
     Column("value", "binary"),
     Column("lsn", "bigint"),
 )
+_OF_CHANGES = (Column("_change", "string"), Column("_lsn", "bigint"))
 _METADATA = (Column("segment", "string"), Column("block", "int"), Column("offset", "bigint"))
-ALL_COLUMNS = _COLUMNS + _METADATA
+ALL_COLUMNS = _COLUMNS + _OF_CHANGES + _METADATA
+NEVER_NULL_IN_A_FEED = frozenset({"topic", "seq", "_change", "_lsn"})
 NEVER_NULL = frozenset(column.name for column in ALL_COLUMNS) - {"node", "tag"}
-WITHOUT_DATA = frozenset({"topic", "seq", "lsn", "segment", "block", "offset"})
+WITHOUT_DATA = frozenset({"lsn", "segment", "block", "offset"}) | NEVER_NULL_IN_A_FEED
 EXPORT_COLUMNS = ("seq", "timestamp", "node", "tag", "value", "lsn")
 """The columns of a Parquet file of an export, by Spark and by the command line."""
 
@@ -79,7 +86,7 @@ def arrow_schema_of(columns: Iterable[tuple[str, str, bool]]) -> pa.Schema:
 
 def columns_of(options: ReadOptions) -> tuple[Column, ...]:
     """Return the columns that a read with `options` has, in order. Raises `InvalidOption`."""
-    offered = ALL_COLUMNS if options.include_metadata else _COLUMNS
+    offered = _COLUMNS + (_OF_CHANGES if options.feed else ()) + (_METADATA if options.include_metadata else ())
     if options.columns is None:
         return offered
     by_name = {column.name: column for column in offered}

@@ -64,6 +64,8 @@ A TASK is {"pieces": [PIECE, …], "url": the remote, "verify": "chunk", "record
     hidden             null, or base64 of a portable Roaring bitmap of the entry ids not to show
     filters            conditions that each row has to meet. timestamp: ge le in. tag: in prefix isnull notnull
     needs              "data", or "nothing" if the piece answers the query without a read
+    change             only in a feed: the columns _change and _lsn, the same for all rows, as in
+    change_lsn         offload.spark.feed
 
 MSG-1  The rows of a piece are the seqs of its chunks, from `first` to `last`, without the entries in `hidden`.
     Its `filters` then choose among them. A frame that is marked as deleted is no row either.
@@ -71,6 +73,8 @@ MSG-2  The tasks give exactly the rows that the query's filters choose. With a l
     or all.
 MSG-3  A piece whose `needs` is "nothing" has no filters. The reader makes its rows without a read.
     They have topic, seq, lsn, segment, block, and the offset of the chunk.
+    If its `change` is delete, truncate or evict, the rows are removals: they have topic, seq, _change and _lsn, and
+    null in any other column. Its chunks are then ranges of seqs, and its keys are not for reading.
 MSG-4  If `values` or `rows` is null, the planner cannot answer without data objects: the driver scans.
 MSG-5  Each side refuses another protocol number. The planner then answers {"id": null, "error": …} and ends.
 MSG-6  An error can come in place of any answer, also after some of the tasks. Then the call has no result.
@@ -95,7 +99,7 @@ from catalog.format.commit import Codec
 from offload.errors import OffloadError
 from offload.format.block import ChunkRef
 from offload.spark.options import Verify
-from offload.spark.task import Filter, Needs, NumberedChunk, Op, Piece, Task
+from offload.spark.task import Change, ChangeKind, Filter, Needs, NumberedChunk, Op, Piece, Task
 from seglog.base.errors import Misuse
 
 PROTOCOL = 1
@@ -210,6 +214,7 @@ def _encode_piece(piece: Piece) -> Json:
         "hidden": None if piece.hidden is None else _text(piece.hidden),
         "filters": [encode_filter(condition) for condition in piece.filters],
         "needs": piece.needs.value,
+        **({} if piece.change is None else {"change": piece.change.kind.value, "change_lsn": piece.change.lsn}),
     }
 
 
@@ -235,6 +240,7 @@ def _decode_piece(message: Json) -> Piece:
         hidden=None if message["hidden"] is None else base64.b64decode(message["hidden"], validate=True),
         filters=tuple(decode_filter(condition) for condition in message["filters"]),
         needs=Needs(message["needs"]),
+        change=Change(ChangeKind(message["change"]), message["change_lsn"]) if "change" in message else None,
     )
 
 

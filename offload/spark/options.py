@@ -22,6 +22,9 @@
     pinSeconds         21600      how long a lease holds a past version, so that garbage collection leaves it alone
                                   during the job; 0: no lease
     kmsKeyId           -          the KMS key of the lease, which is the only object that a read writes
+    readChangeFeed     false      true reads what each commit changed, in place of a version: see below
+    startingVersion    oldest     the first commit of that feed, an LSN. LSN@VOLUME goes on after a promotion
+    endingVersion      newest     its last commit
 
 A TIME is ISO 8601 with its zone, such as 2026-11-22T09:30:00Z, or milliseconds since 1970, or `2 hours ago`.
 `startingSeq` and `endingSeq` also take JSON, with a seq for each topic: {"orders": 23, "events": "earliest"}.
@@ -33,6 +36,12 @@ was there.
 
 If `verify=record` is given, every data object of the range is read and checked. Without the option, a query that needs
 no data object reads none. Each record that is read is checked.
+
+With `readChangeFeed=true`, the rows are the changes of one topic or branch, with the columns _change and _lsn (see
+offload.spark.columns and offload.spark.feed). LSNs are those of the commits that the branch has itself. Without
+`startingVersion`, the feed begins with all records of the oldest state that is kept, as appends. A start that garbage
+collection has passed raises `OutOfWindow`, whatever `failOnDataLoss` says. `startingTimestamp` and `endingTimestamp`
+then are times of commits, as in Delta. A feed takes no lease. Options that name versions, seqs or a tag are refused.
 
 Names of Kafka's source and of Delta:
 
@@ -48,7 +57,9 @@ Names of Kafka's source and of Delta:
     timestampAsOf        the same as Delta's. A time without its zone is refused
     subscribePattern     none: it is a regular expression, and topic takes globs
     assign               none: a topic has no partitions
-    startingVersion, readChangeFeed and others are refused
+    readChangeFeed       the same, with _change and _lsn for _change_type and _commit_version
+    startingVersion      the same, in a feed of changes only; so is endingVersion
+    others               are refused
 
 A stream takes most of these options, and some of its own: see offload.spark.stream_options.
 
@@ -61,20 +72,29 @@ import enum
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import field
+from typing import TYPE_CHECKING
 
 from offload.errors import InvalidOption
 from offload.spark.option_texts import INT64_MAX, NUMBER, OptionTexts, named
 from seglog.base.values import dataclass
 
+if TYPE_CHECKING:
+    from catalog.format.ids import Vid
+
 KNOWN_OPTIONS = (
     "path", "topic", "branch", "versionAsOf", "timestampAsOf", "startingSeq", "endingSeq", "startingTimestamp",
     "endingTimestamp", "tag", "columns", "includeMetadata", "failOnDataLoss", "verify", "reader", "maxPartitionBytes",
-    "minPartitions", "pinSeconds", "kmsKeyId",
+    "minPartitions", "pinSeconds", "kmsKeyId", "readChangeFeed", "startingVersion", "endingVersion",
 )  # fmt: skip
 _ALIASES = {"subscribe": "topic", "startingOffsets": "startingSeq", "endingOffsets": "endingSeq"}
 STREAM_ONLY = ("maxRecordsPerTrigger", "maxOffsetsPerTrigger", "maxBytesPerTrigger", "headCacheMs")
 
 EARLIEST = 0
+_OF_FEEDS = ("startingVersion", "endingVersion")
+_NOT_OF_FEEDS = (
+    "versionAsOf", "timestampAsOf", "startingSeq", "startingOffsets", "endingSeq", "endingOffsets", "tag",
+    "maxRecordsPerTrigger", "maxOffsetsPerTrigger", "maxBytesPerTrigger",
+)  # fmt: skip
 _MAIN = "main"
 _SECONDS = re.compile(r"[0-9]{1,7}", re.ASCII)
 _READERS = ("jvm", "python")
@@ -114,6 +134,15 @@ class Positions:
 
 
 @dataclass(frozen=True, slots=True)
+class FeedRange:
+    """The commits of a feed of changes, inclusive. `volume` is the one that has the commit `first`, None for the own."""
+
+    first: int | None = None
+    volume: Vid | None = None
+    last: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class ReadOptions:
     """The parsed options. At most one of `version`, `tag_name` and `as_of` is set; none means the newest version.
 
@@ -139,6 +168,7 @@ class ReadOptions:
     min_tasks: int = 1
     pin_seconds: int = 21_600
     kms_key_id: str = ""
+    feed: FeedRange | None = None
 
     @property
     def is_newest(self) -> bool:
@@ -180,6 +210,7 @@ def read_options(found: OptionTexts, start: Callable[[str, object], int]) -> Rea
         min_tasks=found.number("minPartitions", 1, NUMBER, "a number from 1 on"),
         pin_seconds=found.number("pinSeconds", 21_600, _SECONDS, "a number of seconds, 0 to 9999999"),
         kms_key_id=found.get("kmsKeyId") or "",
+        feed=_feed(found, topics),
     )
 
 
@@ -239,6 +270,45 @@ def _version(found: OptionTexts, topics: tuple[TopicPattern, ...]) -> tuple[int 
         hint = "each topic counts its own LSNs: use timestampAsOf or tag:NAME, or read one topic"
         raise InvalidOption("versionAsOf", "an LSN is a version of one topic", hint=hint)
     return int(text), None, None
+
+
+def _feed(found: OptionTexts, topics: tuple[TopicPattern, ...]) -> FeedRange | None:
+    is_feed = found.flag("readChangeFeed", default=False)
+    for name in _NOT_OF_FEEDS if is_feed else _OF_FEEDS:
+        if found.has(name):
+            if is_feed:
+                raise InvalidOption(name, "a feed of changes has whole commits", hint="filter its rows by a query")
+            raise InvalidOption(name, "it is the range of a feed of changes", hint="say readChangeFeed=true, too")
+    if not is_feed:
+        return None
+    if len(topics) > 1 or topics[0].is_glob:
+        hint = "each topic counts its own LSNs: read the feed of each topic, and use union()"
+        raise InvalidOption("topic", "a feed of changes is of one topic", hint=hint)
+    for name, other in (("startingVersion", "startingTimestamp"), ("endingVersion", "endingTimestamp")):
+        if found.has(name) and found.has(other):
+            raise InvalidOption(other, f"{name} is given, too", hint="give one of the two")
+    text, at, volume = (found.get("startingVersion") or "").partition("@")
+    first = _lsn("startingVersion", text) if text or at else None
+    return FeedRange(first, _volume(volume) if at else None, _lsn("endingVersion", found.get("endingVersion")))
+
+
+def _lsn(name: str, text: str | None) -> int | None:
+    if text is None:
+        return None
+    if not NUMBER.fullmatch(text) or int(text) > INT64_MAX:
+        raise InvalidOption(name, f"{text!r} is not an LSN", hint="`seglog log TOPIC` shows the LSNs")
+    return int(text)
+
+
+def _volume(text: str) -> Vid:
+    from catalog.errors import InvalidKey  # imported late: workers load this module
+    from catalog.format.ids import Vid
+
+    try:
+        return Vid.parse(text)
+    except InvalidKey:
+        hint = "`seglog log TOPIC --json` names the volume of each commit"
+        raise InvalidOption("startingVersion", f"{text!r} is no volume", hint=hint) from None
 
 
 def _columns(found: OptionTexts) -> tuple[str, ...] | None:

@@ -62,7 +62,7 @@ def _costed(selections: Iterable[Selection], needs: Needs, segment_bytes: int) -
     for selection in selections:
         share = segment_bytes // len(selection.chunks)
         for chunk in selection.chunks:
-            is_read = needs is Needs.DATA or chunk.filters
+            is_read = selection.is_read(needs) or chunk.filters
             cost = chunk.chunk.ref.raw_length if is_read else chunk.rows * _ROW_BYTES
             yield _Costed(selection, chunk, cost + share)
 
@@ -85,12 +85,12 @@ def _pieces(group: Iterable[_Costed], needs: Needs) -> Iterator[Piece]:
     for _, costed in groupby(group, key=lambda weighed: id(weighed.selection)):
         of_segment = list(costed)
         selection, chunks = of_segment[0].selection, [weighed.chunk for weighed in of_segment]
-        if needs is Needs.DATA:
+        if selection.is_read(needs):
             filters = tuple(dict.fromkeys(condition for chunk in chunks for condition in chunk.filters))
             yield _piece(selection, chunks, filters, needs)
             continue
         for filters, alike in groupby(chunks, key=lambda chunk: chunk.filters):
-            yield _piece(selection, list(alike), filters, Needs.DATA if filters else needs)
+            yield _piece(selection, list(alike), filters, Needs.DATA if filters else Needs.NOTHING)
 
 
 def _piece(selection: Selection, chunks: list[SelectedChunk], filters: tuple[Filter, ...], needs: Needs) -> Piece:
@@ -123,4 +123,5 @@ def _piece(selection: Selection, chunks: list[SelectedChunk], filters: tuple[Fil
         hidden=bytes(hidden.serialize()) if hidden else None,
         filters=filters,
         needs=needs,
+        change=selection.change,
     )

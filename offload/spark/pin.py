@@ -29,6 +29,7 @@ from catalog.volume import Volumes
 from offload.errors import InvalidOption
 from offload.read.chunk_fetcher import in_order
 from offload.read.cold_reader import ColdReader
+from offload.spark.feed import feed_range
 from offload.spark.messages import InvalidMessage
 from offload.spark.option_texts import moment_ms
 from offload.spark.options import ReadOptions, TopicPattern
@@ -40,9 +41,12 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class PinnedTopic:
+    """A topic at a version. In a feed of changes, `since` is the state before its first commit."""
+
     topic: str
     branch: str
     point: ForkPoint
+    since: ForkPoint | None = None
 
     @property
     def full_name(self) -> str:
@@ -63,20 +67,32 @@ def encode_pin(pin: Pin) -> dict[str, Any]:
         {
             "topic": topic.topic,
             "branch": topic.branch,
-            "vid": str(topic.point.vid),
-            "lsn": topic.point.lsn,
-            "seq": topic.point.seq,
+            **encode_point(topic.point),
+            **({} if topic.since is None else {"since": encode_point(topic.since)}),
         }
         for topic in pin.topics
     ]
     return {"made_at_ms": pin.made_at_ms, "topics": topics}
 
 
+def encode_point(point: ForkPoint) -> dict[str, Any]:
+    return {"vid": str(point.vid), "lsn": point.lsn, "seq": point.seq}
+
+
+def decode_point(message: Any) -> ForkPoint:
+    return ForkPoint(Vid.parse(message["vid"]), message["lsn"], message["seq"])
+
+
 def decode_pin(message: Any) -> Pin:
     """Return the pin in a message. Raises `InvalidMessage`."""
     try:
         topics = tuple(
-            PinnedTopic(topic["topic"], topic["branch"], ForkPoint(Vid.parse(topic["vid"]), topic["lsn"], topic["seq"]))
+            PinnedTopic(
+                topic["topic"],
+                topic["branch"],
+                decode_point(topic),
+                decode_point(topic["since"]) if "since" in topic else None,
+            )
             for topic in message["topics"]
         )
         return Pin(int(message["made_at_ms"]), topics)
@@ -127,6 +143,9 @@ def _pinned(
         if is_named:
             raise
         return None
+    if options.feed is not None:
+        since, end = feed_range(options, volumes, vid, now_ms)
+        return PinnedTopic(pattern.text, pattern.branch, end, since)
     point = _point(options, volumes, reader, now_ms, pattern.text, vid, is_named=is_named)
     return None if point is None else PinnedTopic(pattern.text, pattern.branch, point)
 

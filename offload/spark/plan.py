@@ -23,7 +23,9 @@ from offload.read.cold_reader import ColdReader
 from offload.services.expired import expired_before, unexpired
 from offload.spark.aggregates import Aggregate, Row, TopicView, aggregate, groups
 from offload.spark.columns import WITHOUT_DATA
+from offload.spark.feed import feed_of
 from offload.spark.loss import check_loss
+from offload.spark.messages import InvalidMessage
 from offload.spark.option_texts import moment_ms
 from offload.spark.options import ReadOptions, Verify
 from offload.spark.packing import TaskSize, packed
@@ -100,6 +102,8 @@ class Remote:
     def plan(self, options: ReadOptions, pin: Pin, query: Query) -> Plan:
         """Return the tasks for `query`. Raises `DataLoss`, and what reading the commits and the index heads raises."""
         needs = _needs(options, query.columns)
+        if options.feed is not None:
+            return self._feed(options, pin, query, needs)
         chosen: list[Selection] = []
         rows = 0
         for selection in self._selections(options, pin, query.filters):
@@ -107,25 +111,35 @@ class Remote:
             rows += sum(chunk.rows for chunk in selection.chunks if not chunk.filters)
             if query.limit is not None and rows >= query.limit:
                 break
-        size = TaskSize(options.max_task_bytes, options.min_tasks, query.parallelism or _PARALLELISM)
-        tasks = packed(chosen, size, options.url, options.verify or Verify.RECORD, needs)
-        return Plan(tuple(tasks), len(chosen))
+        return _packed(options, query, needs, chosen)
 
     def aggregate(
         self, options: ReadOptions, pin: Pin, filters: Sequence[Filter], figures: Sequence[Aggregate]
     ) -> list[int | None] | None:
-        """Return the aggregates of the rows. None if only data objects can tell them. Raises as `plan` does."""
-        if _needs(options, frozenset()) is Needs.DATA:
+        """Return the aggregates of the rows. None if only data objects can tell them. Raises as `plan` does.
+
+        None for a feed as well, whose rows Spark counts.
+        """
+        if _needs(options, frozenset()) is Needs.DATA or options.feed is not None:
             return None
         return aggregate(self._views(options, pin, filters), self.reader, figures)
 
     def groups(
         self, options: ReadOptions, pin: Pin, filters: Sequence[Filter], by: Sequence[str], figures: Sequence[Aggregate]
     ) -> list[Row] | None:
-        """Return the aggregates of each group of rows. None if only data objects can tell them. Raises as `plan`."""
-        if _needs(options, frozenset()) is Needs.DATA:
+        """Return the aggregates of each group of rows. None as in `aggregate`. Raises as `plan`."""
+        if _needs(options, frozenset()) is Needs.DATA or options.feed is not None:
             return None
         return groups(self._views(options, pin, filters), self.reader, by, figures)
+
+    def _feed(self, options: ReadOptions, pin: Pin, query: Query, needs: Needs) -> Plan:
+        """Return the tasks of a feed. Its filters stay with Spark, because a removal has nulls that they may test."""
+        if query.filters:
+            raise InvalidMessage("it has filters, which a feed of changes takes none of", hint="use the jar of this seglog")
+        [topic] = pin.topics
+        assert topic.since is not None  # noqa: S101 - the pin of a feed has it
+        changes = feed_of(topic.topic, topic.since, topic.point, self.volumes, self.reader)
+        return _packed(options, query, needs, list(changes))
 
     def _selections(self, options: ReadOptions, pin: Pin, filters: Sequence[Filter]) -> Iterator[Selection]:
         """Yield what the query reads of each segment, ascending by topic and seq."""
@@ -167,6 +181,12 @@ def plan(options: ReadOptions, pin: Pin, query: Query) -> Plan:
     """Return the tasks for `query`, from a remote that is opened for it."""
     with closing(Remote.open(options.url, options.kms_key_id)) as remote:
         return remote.plan(options, pin, query)
+
+
+def _packed(options: ReadOptions, query: Query, needs: Needs, chosen: list[Selection]) -> Plan:
+    size = TaskSize(options.max_task_bytes, options.min_tasks, query.parallelism or _PARALLELISM)
+    tasks = packed(chosen, size, options.url, options.verify or Verify.RECORD, needs)
+    return Plan(tuple(tasks), len(chosen))
 
 
 def _needs(options: ReadOptions, columns: frozenset[str]) -> Needs:

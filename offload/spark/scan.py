@@ -8,7 +8,7 @@ SCAN-3  Memory: two GETs of at most 8 MiB (or one chunk, if that is larger), one
     The second GET runs ahead. Up to 16 small GETs take the place of these two. The scan keeps nothing on the
     executor's disk.
 SCAN-4  Every batch has exactly the requested schema. Spark checks only the first, and fails in silence on a later one.
-SCAN-5  A piece that needs no data makes its rows from the task alone, without a request.
+SCAN-5  A piece that needs no data makes its rows from the task alone, without a request. So do the removals of a feed.
 """
 
 from __future__ import annotations
@@ -29,9 +29,10 @@ from offload.format.codec import decode_chunk
 from offload.format.columns import Columns, decode_columns
 from offload.format.trailer import decode_directory, decode_lengths, directory_length
 from offload.read.chunk_fetcher import in_order
+from offload.spark.columns import NEVER_NULL_IN_A_FEED
 from offload.spark.options import Verify
 from offload.spark.stores import store_of
-from offload.spark.task import Filter, Needs, Op, Piece, Task
+from offload.spark.task import Change, Filter, Needs, Op, Piece, Task
 from seglog.base.values import dataclass
 from seglog.format.arrow import timestamps
 from seglog.format.frame import DELETED
@@ -123,6 +124,11 @@ class _Source:
         assert self.columns is not None  # noqa: S101 - the planner gives data to every query that needs it (MSG-3)
         return self.columns
 
+    @property
+    def change(self) -> Change:
+        assert self.piece.change is not None  # noqa: S101 - a feed has one in each piece
+        return self.piece.change
+
 
 _COLUMNS: Mapping[str, Callable[[_Source], pa.Array]] = {
     "topic": lambda source: pa.repeat(source.piece.topic, len(source.seqs)),
@@ -135,6 +141,8 @@ _COLUMNS: Mapping[str, Callable[[_Source], pa.Array]] = {
     "segment": lambda source: pa.repeat(source.piece.segment, len(source.seqs)),
     "block": lambda source: _repeated(source.chunk.offset // source.piece.block_size + 1, pa.int32(), source),
     "offset": lambda source: _repeated(source.chunk.offset, pa.int64(), source),
+    "_change": lambda source: pa.repeat(source.change.kind.value, len(source.seqs)),
+    "_lsn": lambda source: _repeated(source.change.lsn, pa.int64(), source),
 }
 
 
@@ -172,7 +180,12 @@ def _plain_batches(piece: Piece, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
 
 
 def _batch(source: _Source, schema: pa.Schema) -> pa.RecordBatch:
-    return pa.RecordBatch.from_arrays([_COLUMNS[name](source) for name in schema.names], schema=schema)
+    def column(field: pa.Field) -> pa.Array:
+        if source.piece.is_removal and field.name not in NEVER_NULL_IN_A_FEED:
+            return pa.nulls(len(source.seqs), field.type)
+        return _COLUMNS[field.name](source)
+
+    return pa.RecordBatch.from_arrays([column(field) for field in schema], schema=schema)
 
 
 def _repeated(value: int, kind: pa.DataType, source: _Source) -> pa.Array:

@@ -19,7 +19,7 @@ from pyroaring import BitMap
 from catalog.format import keys
 from catalog.format.commit import Codec, SegmentView
 from offload.format.metadata import SegmentIndex, decode_bitmap
-from offload.spark.task import Filter, NumberedChunk, Op
+from offload.spark.task import Change, Filter, Needs, NumberedChunk, Op
 from seglog.base.values import dataclass
 
 _INT64_MAX = 2**63 - 1
@@ -159,6 +159,8 @@ class SelectedChunk:
 class Selection:
     """Chunks of one segment, ascending, at least one. `shown` has entry ids. Seqs are inclusive.
 
+    In a feed, `change` says what happened to the records. A removal has ranges of seqs for chunks, and is not read.
+
     The index head is not kept: a plan of many segments would hold the tags and chunks of all of them.
     """
 
@@ -172,6 +174,11 @@ class Selection:
     last: int
     shown: BitMap
     chunks: tuple[SelectedChunk, ...]
+    change: Change | None = None
+
+    def is_read(self, needs: Needs) -> bool:
+        """Tell whether a query with these needs reads the data object."""
+        return needs is Needs.DATA and not (self.change is not None and self.change.kind.is_removal)
 
     @property
     def rows(self) -> int:

@@ -28,7 +28,7 @@ from pyspark.sql.types import (
 )
 
 from offload.errors import InvalidOption
-from offload.spark.columns import NEVER_NULL, arrow_schema_of, columns_of
+from offload.spark.columns import NEVER_NULL, NEVER_NULL_IN_A_FEED, arrow_schema_of, columns_of
 from offload.spark.options import ReadOptions, parse_options
 from offload.spark.stream_options import parse_any_options, parse_stream_options
 
@@ -133,10 +133,11 @@ class SeglogReader(DataSourceReader):  # type: ignore[misc]  # pyspark's types a
 def _check_schema(options: ReadOptions, schema: StructType) -> None:
     """Raise `InvalidOption` if a user's schema has a column that the read lacks, or a wrong NOT NULL (SPARK-4)."""
     offered = [_as_text(field) for field in schema_of(options).fields]
+    never_null = NEVER_NULL_IN_A_FEED if options.feed else NEVER_NULL
     for field in schema.fields:
         if _as_text(field) not in offered:
             raise InvalidOption("schema", f"there is no column {_as_text(field)}", hint=f"use {', '.join(offered)}")
-        if not field.nullable and field.name not in NEVER_NULL:
+        if not field.nullable and field.name not in never_null:
             hint = "leave out NOT NULL"
             raise InvalidOption("schema", f"{field.name} is NOT NULL, but records may lack it", hint=hint)
 

@@ -39,7 +39,10 @@ from offload.spark.options import (
 from seglog.base.values import dataclass
 
 LATEST = -1
-_READ_ONLY = ("versionAsOf", "timestampAsOf", "endingSeq", "endingOffsets", "endingTimestamp", "pinSeconds", "kmsKeyId")
+_READ_ONLY = (
+    "versionAsOf", "timestampAsOf", "endingSeq", "endingOffsets", "endingTimestamp", "pinSeconds", "kmsKeyId",
+    "endingVersion",
+)  # fmt: skip
 _ALIASES = {
     "subscribe": "topic",
     "startingOffsets": "startingSeq",

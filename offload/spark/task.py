@@ -40,6 +40,26 @@ class Filter:
     values: tuple[int | str, ...] = ()
 
 
+class ChangeKind(enum.StrEnum):
+    APPEND = "append"
+    UNDELETE = "undelete"
+    DELETE = "delete"
+    TRUNCATE = "truncate"
+    EVICT = "evict"
+
+    @property
+    def is_removal(self) -> bool:
+        return self not in {ChangeKind.APPEND, ChangeKind.UNDELETE}
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """What the commit `lsn` did to records, in a feed."""
+
+    kind: ChangeKind
+    lsn: int
+
+
 @dataclass(frozen=True, slots=True)
 class NumberedChunk:
     """A chunk, and its number among the segment's chunks, from 0."""
@@ -52,7 +72,7 @@ class NumberedChunk:
 class Piece:
     """Chunks of one segment, ascending. Seqs are inclusive, lengths and offsets in bytes.
 
-    `hidden` is a portable Roaring bitmap of entry ids (`seq - segment_first_seq`), or None.
+    `hidden` is a portable Roaring bitmap of entry ids (`seq - segment_first_seq`), or None. `change` is set in a feed.
     """
 
     topic: str
@@ -74,6 +94,11 @@ class Piece:
     hidden: bytes | None
     filters: tuple[Filter, ...]
     needs: Needs
+    change: Change | None = None
+
+    @property
+    def is_removal(self) -> bool:
+        return self.change is not None and self.change.kind.is_removal
 
 
 @dataclass(frozen=True, slots=True)

@@ -180,6 +180,7 @@ class OutOfWindow(Missing):
 
     target: str
     window: str
+    hint: str | None = None
     message = "{target} is outside the kept history. Restorable: {window}"
 
 
