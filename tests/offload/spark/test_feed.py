@@ -1,0 +1,199 @@
+"""Test the feed of changes without Spark: a copy that applies it shows what a read shows, at each LSN."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import closing, suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from catalog.errors import OutOfWindow
+from catalog.format.commit import ForkPoint
+from catalog.refs.branch import Branches
+from offload.archive import Archive
+from offload.errors import InvalidOption
+from offload.spark.options import parse_options
+from offload.spark.pin import Pin, PinnedTopic
+from offload.spark.plan import Remote
+from offload.spark.task import Needs
+from offload.wiring import open_store
+from seglog import Log
+from seglog.errors import SeglogError
+from tests.offload.replicas import opened, ship
+from tests.offload.samples import Sample
+from tests.offload.spark.archives import NOW_MS, TopicArchive
+from tests.offload.spark.follower import remote, samples, url
+from tests.offload.spark.queries import planned, read, rows_of
+from tests.work import amounts, seed_of, tell
+
+__all__ = ["remote", "url"]
+
+pytestmark = pytest.mark.usefixtures("no_pauses")
+
+Row = dict[str, Any]
+Copy = dict[int, tuple[bytes, str | None, int]]
+REMOVALS = {"delete", "truncate", "evict"}
+
+
+def feed(url: str, **options: object) -> list[Row]:
+    return read(url, readChangeFeed="true", **options)
+
+
+def changes(rows: list[Row]) -> list[tuple[int, str, int]]:
+    """Return LSN, kind and seq of each row."""
+    return [(row["_lsn"], row["_change"], row["seq"]) for row in rows]
+
+
+def between(url: str, since: ForkPoint, end: ForkPoint) -> list[Row]:
+    """Return the rows of the feed after one state, up to another."""
+    options = parse_options({"path": url, "topic": "t", "readChangeFeed": "true"})
+    return rows_of(options, at=Pin(0, (PinnedTopic("t", "main", end, since),)))
+
+
+def apply(copy: Copy, rows: list[Row], *, is_crossing: bool = False) -> None:
+    """Apply the rows of one commit, each of which must fit the copy."""
+    assert len({row["seq"] for row in rows}) == len(rows)
+    for row in rows:
+        seq = row["seq"]
+        if row["_change"] in REMOVALS:
+            del copy[seq]
+            assert {name for name, value in row.items() if value is not None} == {"topic", "seq", "_change", "_lsn"}
+        else:
+            assert is_crossing or seq not in copy
+            copy[seq] = row["value"], row["tag"], round(row["timestamp"].timestamp() * 1000)
+
+
+def shown(remote: Remote, point: ForkPoint) -> Copy:
+    """Return the records that a read of that state shows."""
+    snapshot = remote.volumes.snapshot(point.vid, point.lsn, point.seq)
+    records = remote.reader.records(snapshot, 1, snapshot.bounds.head_seq)
+    return {record.seq: (record.value, record.tag, record.ts_ms) for record in records}
+
+
+class History:
+    """A topic `t` with a random past, and the states that its name led to, oldest first."""
+
+    def __init__(self, draw: random.Random, log: Log, archive: Archive, remote: Remote) -> None:
+        self.draw, self.log, self.archive, self.remote = draw, log, archive, remote
+        self.branches = Branches(remote.volumes)
+        self.points: list[ForkPoint] = []
+        self.removals: list[int] = []
+        self.value = 0
+        self.made: Counter[str] = Counter()
+
+    def step(self) -> str:
+        """Change something, and note each new state of the topic."""
+        does = self.draw.choice(
+            (self.append,) * 5 + (self.delete,) * 4 + (self.undo,) * 3
+            + (self.truncate, self.evict, self.rewrite, self.branch, self.promote, self.take_back)
+        )  # fmt: skip
+        with suppress(SeglogError):  # not each change is possible at each moment
+            does()
+            self.made[does.__name__] += 1
+        vid = self.branches.resolve("t", "main")
+        newest, [before] = self.remote.volumes.newest_lsn(vid), self.points[-1:] or [None]
+        known = before.lsn if before is not None and before.vid == vid else newest - 1
+        self.points += [ForkPoint(vid, lsn) for lsn in range(known + 1, newest + 1)]
+        return does.__name__
+
+    def _batch(self) -> list[bytes]:
+        self.value += 1
+        return [b"%d" % self.value] * self.draw.randrange(1, 5)
+
+    def append(self) -> None:
+        name = self.draw.choice(("t", "t", "t@b"))
+        for _ in range(self.draw.randrange(1, 3)):
+            self.archive.open_for_append(name).append(self._batch(), tag=self.draw.choice(("x", "y", None)))
+        if self.draw.random() < 0.4:  # is deleted before it is offloaded
+            self.log.topic(name).delete(tag="x")
+        if self.draw.random() < 0.8:
+            ship(self.archive, self.log, name, *self._batch(), tag="z")
+
+    def delete(self) -> None:
+        head = self.archive.history.snapshot("t").bounds.head_seq
+        seq = self.draw.randrange(1, head + 2)
+        which = self.draw.choice(({"tag": "x"}, {"before": min(seq, 6)}, {"seqs": [seq, seq + 1]}, {"tag": "z"}))
+        self.note(self.archive.delete("t", **which).lsn)
+
+    def note(self, lsn: int | None) -> None:
+        self.removals += [] if lsn is None else [lsn]
+
+    def undo(self) -> None:
+        if self.removals:
+            lsn = self.draw.choice(self.removals[-3:])
+            self.archive.history.undo_removal("t", lsn, partial=True)
+
+    def truncate(self) -> None:
+        head = self.archive.history.snapshot("t").bounds.head_seq
+        self.note(self.archive.truncate("t", max(1, head - self.draw.randrange(6))).lsn)
+
+    def evict(self) -> None:
+        self.note(self.archive.evict("t", self.draw.randrange(2, 6)).lsn)
+
+    def rewrite(self) -> None:
+        (self.archive.upkeep.erase if self.draw.random() < 0.7 else self.archive.upkeep.compact)("t")
+
+    def branch(self) -> None:
+        history = self.archive.history.commits("t")
+        self.archive.restore("t", to=f"head~{self.draw.randrange(len(history))}", name="b")
+
+    def promote(self) -> None:
+        self.archive.branches.promote_branch("t", "b", keep=f"kept{self.value}", leave=True)
+
+    def take_back(self) -> None:
+        self.archive.history.undo()
+
+
+@amounts(2, all=30, soak=4_000, part=9, slices=20)
+def test_a_copy_that_applies_the_feed_shows_each_state(tmp_path: Path, amount: int) -> None:
+    seen: Counter[str] = Counter()
+    for number in range(amount):
+        draw = random.Random(f"{seed_of('feeds of changes')} {number}")
+        folder = tmp_path / str(number)
+        (folder / "remote").mkdir(parents=True)
+        url = (folder / "remote").as_uri()
+        with (
+            closing(Remote.open(url)) as remote,
+            closing(open_store(url)) as store,
+            opened(folder / "log", store) as (log, archive),
+        ):
+            ship(archive, log, "t", b"first", b"second", tag="x")
+            history = History(draw, log, archive, remote)
+            steps = [history.step() for _ in range(draw.randrange(8, 30))]
+            seen.update({f"made: {name}": number for name, number in history.made.items()})
+            for _ in range(6):
+                first, last = sorted(draw.choices(range(len(history.points)), k=2))
+                seen.update(_check(url, remote, history.points[first : last + 1], steps))
+            seen.update(_check_whole(url, remote, history.points[-1]))
+    tell(f"feeds of changes {amount}: {dict(sorted(seen.items()))}")
+    assert amount < 10 or {"append", "undelete", *REMOVALS, "crossing"} <= set(seen)
+
+
+def _check(url: str, remote: Remote, points: list[ForkPoint], steps: list[str]) -> Iterator[str]:
+    """Compare a copy with the topic at each of these states, and apply the feed from the first to the last at once."""
+    since, end = points[0], points[-1]
+    rows = between(url, since, end)
+    copy = shown(remote, since)
+    if since.vid != end.vid:
+        yield "crossing"
+        apply(copy, rows, is_crossing=True)
+    else:
+        for lsn in range(since.lsn + 1, end.lsn + 1):
+            apply(copy, [row for row in rows if row["_lsn"] == lsn])
+            assert copy == shown(remote, ForkPoint(end.vid, lsn)), (lsn, steps)
+        assert [row["_lsn"] for row in rows] == sorted(row["_lsn"] for row in rows)
+    assert copy == shown(remote, end), (since, end, steps)
+    yield from (row["_change"] for row in rows)
+
+
+def _check_whole(url: str, remote: Remote, end: ForkPoint) -> Iterator[str]:
+    """Compare a copy that begins with nothing. The newest row of each seq makes it, as a MERGE takes it."""
+    newest = {row["seq"]: row for row in sorted(feed(url, topic="t"), key=lambda row: row["_lsn"])}
+    copy: Copy = {}
+    apply(copy, [row for row in newest.values() if row["_change"] not in REMOVALS])
+    assert copy == shown(remote, end)
+    yield "whole"
