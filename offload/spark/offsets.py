@@ -7,6 +7,10 @@
     vid        the volume that the branch named at that moment
     first_seq  the seq that this micro-batch begins with, if that is not the `next_seq` before it
 
+In a stream of changes, `next_seq` is 0, and the first micro-batch has `since`, the state before it:
+
+    {"orders@main": {"lsn": 7, "next_seq": 0, "since": {"lsn": 3, "seq": null, "vid": "5rMJ…"}, "vid": "5rMJ…"}}
+
 OFFSET-1  Names ascend, and no name is left out without a reason. So one position has one text.
 OFFSET-2  A micro-batch of a topic has the seqs from `first_seq` up to and without `next_seq`, at version `lsn`. If the
     entry has no `first_seq`, the micro-batch begins with the `next_seq` of the offset before it.
@@ -26,7 +30,7 @@ from catalog.errors import CatalogError
 from catalog.format.commit import ForkPoint
 from catalog.format.ids import Vid
 from offload.errors import OffloadError
-from offload.spark.pin import PinnedTopic
+from offload.spark.pin import PinnedTopic, decode_point, encode_point
 from seglog.base.errors import Misuse
 from seglog.base.values import dataclass
 
@@ -42,12 +46,16 @@ class InvalidOffset(Misuse, OffloadError):
 
 @dataclass(frozen=True, slots=True)
 class Position:
-    """The position in one topic. `first_seq` is None if the micro-batch begins where the one before it ended."""
+    """The position in one topic. `first_seq` is None if the micro-batch begins where the one before it ended.
+
+    In a stream of changes, `next_seq` is 0, and `since` is None for all micro-batches but the first.
+    """
 
     vid: Vid
     lsn: int
     next_seq: int
     first_seq: int | None = None
+    since: ForkPoint | None = None
 
 
 Offset = Mapping[str, Position]
@@ -94,8 +102,8 @@ def ranges(start: Offset, end: Offset) -> list[BatchRange]:
         if position == before:
             continue
         first = position.first_seq or (before.next_seq if before else None)
-        if first is None:
-            raise InvalidOffset(offset_text(end), f"{name} is new in it, and has no first_seq")
+        if not first:
+            raise InvalidOffset(offset_text(end), f"{name} has no first_seq, as a new topic has")
         if first < position.next_seq:
             topic, _, branch = name.partition("@")
             pinned = PinnedTopic(topic, branch, ForkPoint(position.vid, position.lsn))
@@ -105,7 +113,8 @@ def ranges(start: Offset, end: Offset) -> list[BatchRange]:
 
 def _encode(position: Position) -> dict[str, Any]:
     first = {} if position.first_seq is None else {"first_seq": position.first_seq}
-    return {**first, "lsn": position.lsn, "next_seq": position.next_seq, "vid": str(position.vid)}
+    since = {} if position.since is None else {"since": encode_point(position.since)}
+    return {**first, "lsn": position.lsn, "next_seq": position.next_seq, **since, "vid": str(position.vid)}
 
 
 def _decode(position: Any) -> Position:
@@ -113,4 +122,5 @@ def _decode(position: Any) -> Position:
     numbers = [next_seq, lsn] if first is None else [first, next_seq, lsn]
     if not all(type(number) is int and number >= 0 for number in numbers):
         raise ValueError(f"{position!r} has a number that is none")
-    return Position(Vid.parse(position["vid"]), lsn, next_seq, first)
+    since = decode_point(position["since"]) if "since" in position else None
+    return Position(Vid.parse(position["vid"]), lsn, next_seq, first, since)

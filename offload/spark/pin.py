@@ -76,7 +76,7 @@ def encode_pin(pin: Pin) -> dict[str, Any]:
 
 
 def encode_point(point: ForkPoint) -> dict[str, Any]:
-    return {"vid": str(point.vid), "lsn": point.lsn, "seq": point.seq}
+    return {"lsn": point.lsn, "seq": point.seq, "vid": str(point.vid)}
 
 
 def decode_point(message: Any) -> ForkPoint:

@@ -26,6 +26,7 @@ from typing import Any, BinaryIO, TypeVar
 from offload.format.labels import software_version
 from offload.spark.aggregates import GROUPING_COLUMNS, Aggregate
 from offload.spark.columns import ALL_COLUMNS, Column, columns_of
+from offload.spark.feed_stream import stream_of
 from offload.spark.listings import LISTINGS, listed
 from offload.spark.messages import (
     PROTOCOL,
@@ -131,7 +132,7 @@ class Planner:
     def _stream(self, texts: Mapping[str, str], options: StreamOptions) -> Stream:
         """Return the stream of these options. Queries with the same options share it."""
         key = tuple(sorted(texts.items()))
-        stream = self._streams.pop(key, None) or Stream(options)
+        stream = self._streams.pop(key, None) or stream_of(options)
         self._streams[key] = stream
         if len(self._streams) > _STREAMS:
             self._streams.popitem(last=False)

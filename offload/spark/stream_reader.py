@@ -79,8 +79,8 @@ class SeglogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  
 
     def _stream(self) -> tuple[Remote, Stream]:
         if self._opened is None:
+            from offload.spark.feed_stream import stream_of
             from offload.spark.plan import Remote
-            from offload.spark.stream import Stream
 
-            self._opened = Remote.open(self._options.read.url), Stream(self._options)
+            self._opened = Remote.open(self._options.read.url), stream_of(self._options)
         return self._opened

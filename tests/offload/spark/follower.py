@@ -5,15 +5,16 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from offload.spark.feed_stream import stream_of
 from offload.spark.messages import decode_task, encode_task
 from offload.spark.offsets import decode_offset, offset_text
 from offload.spark.pin import Pin
 from offload.spark.plan import Query, Remote
 from offload.spark.scan import scan
-from offload.spark.stream import Stream
 from offload.spark.stream_options import parse_stream_options
 from tests.offload.samples import Sample
 from tests.offload.spark.queries import arrow_schema
@@ -35,7 +36,7 @@ class Follower:
     def restart(self) -> None:
         """Forget all but the offsets."""
         self.options = parse_stream_options(self.texts)
-        self.stream = Stream(self.options)
+        self.stream = stream_of(self.options)
 
     def advance(self, *, limited: bool = True) -> str:
         """Return the next offset, as it goes into the checkpoint."""
@@ -47,14 +48,15 @@ class Follower:
 
     def rows(self, number: int = -1) -> list[tuple[str, int]]:
         """Return topic and seq of each row of a micro-batch."""
-        start, end = self.offsets[number - 1], self.offsets[number]
-        schema = arrow_schema(self.options.read, ["topic", "seq"])
-        plan = self.stream.plan(
-            self.remote, decode_offset(start), decode_offset(end), Query(frozenset({"topic", "seq", "value"}))
-        )
+        return [(row["topic"], row["seq"]) for row in self.whole_rows(number, ["topic", "seq"])]
+
+    def whole_rows(self, number: int = -1, columns: list[str] | None = None) -> list[dict[str, Any]]:
+        """Return the rows of a micro-batch, in all columns by default."""
+        start, end = decode_offset(self.offsets[number - 1]), decode_offset(self.offsets[number])
+        schema = arrow_schema(self.options.read, columns)
+        plan = self.stream.plan(self.remote, start, end, Query(frozenset({*schema.names, "value"})))
         tasks = [decode_task(encode_task(task)) for task in plan.tasks]
-        found = [row for task in tasks for batch in scan(task, schema) for row in batch.to_pylist()]
-        return [(row["topic"], row["seq"]) for row in found]
+        return [row for task in tasks for batch in scan(task, schema) for row in batch.to_pylist()]
 
     def seqs(self, number: int = -1) -> list[int]:
         return [seq for _, seq in self.rows(number)]

@@ -16,6 +16,7 @@ from catalog.format.commit import ForkPoint
 from catalog.refs.branch import Branches
 from offload.archive import Archive
 from offload.errors import InvalidOption
+from offload.spark.offsets import InvalidOffset
 from offload.spark.options import parse_options
 from offload.spark.pin import Pin, PinnedTopic
 from offload.spark.plan import Remote
@@ -26,7 +27,7 @@ from seglog.errors import SeglogError
 from tests.offload.replicas import opened, ship
 from tests.offload.samples import Sample
 from tests.offload.spark.archives import NOW_MS, TopicArchive
-from tests.offload.spark.follower import remote, samples, url
+from tests.offload.spark.follower import Follower, remote, samples, url
 from tests.offload.spark.queries import planned, read, rows_of
 from tests.work import amounts, seed_of, tell
 
@@ -148,7 +149,7 @@ class History:
         self.archive.history.undo()
 
 
-@amounts(2, all=30, soak=4_000, part=9, slices=20)
+@amounts(2, all=30, soak=4_000, part=9, slices=10)
 def test_a_copy_that_applies_the_feed_shows_each_state(tmp_path: Path, amount: int) -> None:
     seen: Counter[str] = Counter()
     for number in range(amount):
@@ -197,3 +198,184 @@ def _check_whole(url: str, remote: Remote, end: ForkPoint) -> Iterator[str]:
     apply(copy, [row for row in newest.values() if row["_change"] not in REMOVALS])
     assert copy == shown(remote, end)
     yield "whole"
+
+
+def test_each_commit_has_its_rows(url: str):
+    """Append, delete, truncation, appends that use its seqs again, an eviction, a merge that changes nothing."""
+    archive = TopicArchive(url)
+    ref = archive.add([*samples(3), Sample(b"dead", deleted=True)])
+    archive.delete(ref, [1])
+    archive.truncate(3)
+    archive.add(samples(2))
+    archive.evict(2)
+    rows = feed(url)
+    assert changes(rows) == [
+        (1, "append", 1), (1, "append", 2), (1, "append", 3),
+        (2, "delete", 2), (3, "truncate", 3), (4, "append", 3), (4, "append", 4), (5, "evict", 1),
+    ]  # fmt: skip
+    assert {name: value for name, value in rows[3].items() if value is not None} == {
+        "topic": "orders", "seq": 2, "_change": "delete", "_lsn": 2,
+    }  # fmt: skip
+    assert (rows[0]["value"], rows[0]["tag"], rows[0]["lsn"], rows[0]["_lsn"]) == (b"0", "even", 1, 1)
+    assert changes(feed(url, startingVersion=2, endingVersion=4)) == changes(rows)[3:7]
+    assert feed(url, startingVersion=6) == []
+    assert {*feed(url, columns="_lsn,seq", endingVersion=1)[0]} == {"_lsn", "seq"}
+    metadata = feed(url, includeMetadata="true", columns="seq,block,offset,segment,_change")
+    assert [row["block"] for row in metadata[:4]] == [1, 1, 1, None]
+
+
+def test_times_choose_commits(url: str):
+    archive = TopicArchive(url)
+    archive.add(samples(1))
+    archive.add(samples(1))
+    at = NOW_MS  # of all commits
+    assert [row["_lsn"] for row in feed(url, startingTimestamp=at, endingTimestamp=at)] == [1, 2]
+    assert feed(url, startingTimestamp=at + 1) == []
+    assert feed(url, endingTimestamp=at - 1) == []
+
+
+def test_a_removal_is_made_of_ranges_without_a_read(url: str):
+    """A million records in two pieces, in tasks of a few hundred bytes, although both objects are gone."""
+    archive = TopicArchive(url)
+    archive.add(samples(2_000))
+    archive.add(samples(2_000))
+    archive.truncate(1_001)
+    for file in Path(url.removeprefix("file://")).rglob("segments/*"):
+        file.unlink()
+    options = parse_options({"path": url, "topic": "orders", "readChangeFeed": "true", "startingVersion": "3"})
+    tasks = planned(options).tasks
+    assert [piece.needs for task in tasks for piece in task.pieces] == [Needs.NOTHING] * 2
+    rows = feed(url, startingVersion=3)
+    assert changes(rows) == [(3, "truncate", seq) for seq in range(1_001, 4_001)]
+
+
+def test_a_branch_begins_with_the_state_that_it_was_forked_with(url: str):
+    main = TopicArchive(url)
+    main.add(samples(4))
+    main.add(samples(4))
+    half = TopicArchive(url, branch="half", parent=ForkPoint(main.vid, 2, 6))
+    half.add([Sample(b"own")])
+    assert changes(feed(url, branch="half")) == [(0, "append", seq) for seq in range(1, 7)] + [(1, "append", 7)]
+    assert changes(feed(url, topic="orders@half", startingVersion=1)) == [(1, "append", 7)]
+
+
+def test_a_start_in_the_former_volume_follows_a_promotion(url: str):
+    main = TopicArchive(url)
+    ref = main.add(samples(4))
+    fixed = TopicArchive(url, branch="fixed", parent=ForkPoint(main.vid, 1, 4))
+    main.delete(ref, [0])
+    main.add(samples(2))
+    fixed.delete(ref, [3])
+    fixed.add([Sample(b"other")])
+    fixed.add([Sample(b"more")])
+    rows = feed(url, branch="fixed", startingVersion=f"4@{main.vid}")
+    expected = [(3, "delete", 4), (3, "undelete", 1), (3, "append", 5), (3, "append", 6)]
+    assert sorted(changes(rows)) == sorted(expected)
+    assert [row["value"] for row in rows if row["_change"] == "append"] == [b"other", b"more"]
+    back = feed(url, startingVersion=f"2@{fixed.vid}", endingVersion=2)
+    assert sorted(changes(back)) == [(2, "delete", 1), (2, "undelete", 4)]
+
+
+def _collect(archive: Archive) -> None:
+    for _ in range(2):
+        assert not archive.upkeep.collect(retain_s=0, grace_s=0).blocked
+
+
+def test_a_start_that_gc_has_passed_is_refused_and_the_feed_begins_with_what_is_kept(tmp_path: Path, url: str):
+    with closing(open_store(url)) as store, opened(tmp_path / "log", store) as (log, archive):
+        for number in range(4):
+            ship(archive, log, "orders", b"%d" % number)
+        archive.delete("orders", seqs=[2])
+        archive.upkeep.erase("orders")
+        _collect(archive)
+        ship(archive, log, "orders", b"new")
+        with pytest.raises(OutOfWindow, match="startingVersion=") as refused:
+            feed(url, startingVersion=2)
+        assert refused.value.hint is not None
+        rows = feed(url)
+        oldest, newest = rows[0]["_lsn"], rows[-1]["_lsn"]
+        assert (changes(rows), newest > oldest > 1) == (
+            [(oldest, "append", 1), (oldest, "append", 3), (oldest, "append", 4), (newest, "append", 5)],
+            True,
+        )
+        assert f"startingVersion={oldest + 1}" in str(refused.value)
+        assert changes(feed(url, startingVersion=oldest + 1)) == [(newest, "append", 5)]
+        with pytest.raises(OutOfWindow):
+            feed(url, startingVersion=oldest)
+
+
+@pytest.mark.parametrize(
+    ("options", "option"),
+    [
+        ({"startingVersion": 9}, "startingVersion"),
+        ({"endingVersion": 2}, "endingVersion"),
+        ({"startingVersion": 2, "endingVersion": 0}, "endingVersion"),
+        ({"startingVersion": 0}, "startingVersion"),
+        ({"startingVersion": "1@x"}, "startingVersion"),
+        ({"startingVersion": "@x"}, "startingVersion"),
+        ({"startingVersion": 1, "startingTimestamp": 1}, "startingTimestamp"),
+        ({"endingVersion": 1, "endingTimestamp": 1}, "endingTimestamp"),
+        ({"versionAsOf": 1}, "versionAsOf"),
+        ({"startingSeq": 1}, "startingSeq"),
+        ({"endingOffsets": "latest"}, "endingOffsets"),
+        ({"tag": "x"}, "tag"),
+        ({"topic": "ord*"}, "topic"),
+        ({"topic": "orders,events"}, "topic"),
+        ({"readChangeFeed": "yes"}, "readChangeFeed"),
+        ({"readChangeFeed": "false", "startingVersion": 1}, "startingVersion"),
+        ({"readChangeFeed": "false", "endingVersion": 1}, "endingVersion"),
+    ],
+)
+def test_options_that_do_not_fit_are_refused_by_name(url: str, options: dict[str, object], option: str):
+    TopicArchive(url).add(samples(1))
+    with pytest.raises(InvalidOption) as refused:
+        read(url, **{"readChangeFeed": "true", **options})
+    assert (refused.value.option, refused.value.hint is not None or option == "readChangeFeed") == (option, True)
+
+
+def test_a_stream_follows_commits_a_restart_and_a_promotion(remote: Remote, url: str):
+    main = TopicArchive(url)
+    ref = main.add(samples(3))
+    follower = Follower(remote, readChangeFeed="true")
+    follower.advance()
+    main.delete(ref, [0])
+    follower.restart()
+    follower.advance()
+    assert follower.advance() == follower.offsets[-1]
+    assert [changes(follower.whole_rows(number)) for number in (1, 2)] == [
+        [(0, "append", 1), (0, "append", 2), (0, "append", 3)] if main.lsn == 0 else
+        [(1, "append", 1), (1, "append", 2), (1, "append", 3)],
+        [(2, "delete", 1)],
+    ]  # fmt: skip
+    fixed = TopicArchive(url, branch="fixed", parent=ForkPoint(main.vid, 1))
+    fixed.add(samples(1))
+    Branches(remote.volumes).promote("orders", "fixed", "old", (main.vid, fixed.vid), now_ms=NOW_MS)
+    follower.advance()
+    assert changes(follower.whole_rows()) == [(1, "undelete", 1), (1, "append", 4)]
+    fixed.add(samples(1))
+    follower.advance()
+    assert changes(follower.whole_rows()) == [(2, "append", 5)]
+
+
+def test_a_stream_begins_after_the_version_that_a_copy_was_made_of(remote: Remote, url: str):
+    archive = TopicArchive(url)
+    archive.add(samples(1))
+    follower = Follower(remote, readChangeFeed="true", startingVersion=2)
+    follower.advance()
+    assert follower.whole_rows() == []
+    archive.add(samples(1))
+    follower.advance()
+    assert changes(follower.whole_rows()) == [(2, "append", 2)]
+
+
+def test_a_checkpoint_of_records_is_none_of_changes(remote: Remote, url: str):
+    TopicArchive(url).add(samples(1))
+    records, both = Follower(remote), Follower(remote, readChangeFeed="true")
+    records.advance()
+    both.advance()
+    TopicArchive(url, topic="other")
+    records.offsets, both.offsets = both.offsets, records.offsets
+    with pytest.raises(InvalidOffset, match="stream of records"):
+        both.advance()
+    with pytest.raises(InvalidOffset, match="no first_seq"):
+        records.rows()

@@ -1,6 +1,7 @@
 package seglog.spark;
 
 import org.apache.spark.sql.execution.vectorized.ConstantColumnVector;
+import org.apache.spark.sql.types.DataType;
 import org.apache.spark.sql.types.DataTypes;
 import org.apache.spark.sql.vectorized.ColumnVector;
 import org.apache.spark.sql.vectorized.ColumnarBatch;
@@ -26,7 +27,12 @@ final class ColumnsOfChunk {
 
     private ColumnVector column(ChunkRows found, String name) {
         Piece piece = found.piece();
+        if (piece.isRemoval() && !Question.NEVER_NULL_IN_A_FEED.contains(name)) {
+            return nulls(found, name);
+        }
         return switch (name) {
+            case "_change" -> text(found, piece.change());
+            case "_lsn" -> number(found, piece.changeLsn());
             case "topic" -> text(found, piece.topic());
             case "seq" -> new SeqVector(found);
             case "timestamp" -> new TimestampVector(found);
@@ -39,6 +45,19 @@ final class ColumnsOfChunk {
             case "offset" -> number(found, found.chunk().offset());
             default -> throw new PlannerError("the planner offers a column that this reader does not know: " + name);
         };
+    }
+
+    private static ColumnVector nulls(ChunkRows found, String name) {
+        DataType type = switch (name) {
+            case "timestamp" -> DataTypes.TimestampType;
+            case "value" -> DataTypes.BinaryType;
+            case "block" -> DataTypes.IntegerType;
+            case "lsn", "offset" -> DataTypes.LongType;
+            default -> DataTypes.StringType;
+        };
+        ConstantColumnVector column = new ConstantColumnVector(found.rows().length, type);
+        column.setNull();
+        return column;
     }
 
     private static ColumnVector text(ChunkRows found, String value) {

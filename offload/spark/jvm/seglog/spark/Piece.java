@@ -7,6 +7,7 @@ import java.util.ArrayList;
 import java.util.Base64;
 import java.util.List;
 import java.util.Locale;
+import java.util.Set;
 
 /**
  * Chunks of one segment, and the rows of them that the query asks for.
@@ -31,8 +32,12 @@ record Piece(
         long trailerLength,
         byte[] hidden,
         List<Condition> filters,
-        boolean needsData)
+        boolean needsData,
+        String change,
+        long changeLsn)
         implements Serializable {
+    private static final Set<String> REMOVALS = Set.of("delete", "truncate", "evict");
+
     static Piece decode(JsonNode found) {
         try {
             byte[] chunks = required(found, "chunks").binaryValue();
@@ -60,7 +65,9 @@ record Piece(
                     required(found, "trailer_length").longValue(),
                     hidden.isNull() ? null : Base64.getDecoder().decode(hidden.textValue()),
                     filters,
-                    required(found, "needs").textValue().equals("data"));
+                    required(found, "needs").textValue().equals("data"),
+                    found.path("change").textValue(),
+                    found.path("change_lsn").longValue());
         } catch (IOException | IllegalArgumentException bad) {
             throw new PlannerError("the planner sent a piece that does not decode: " + bad.getMessage(), bad);
         }
@@ -73,6 +80,11 @@ record Piece(
             throw new PlannerError("the planner sent a task without " + name);
         }
         return value;
+    }
+
+    /** Return true if the rows are removals in a feed of changes, of which only seqs are known. */
+    boolean isRemoval() {
+        return change != null && REMOVALS.contains(change);
     }
 
     /** Return how many of the segment's chunks the piece has. */

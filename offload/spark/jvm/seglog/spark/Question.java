@@ -28,11 +28,15 @@ record Question(Map<String, String> options, JsonNode pin, StructType offered) {
 
     private static final Set<String> VERSIONS = Set.of(VERSION, TIME);
 
+    static final Set<String> NEVER_NULL_IN_A_FEED = Set.of("topic", "seq", "_change", "_lsn");
+
     private static final Set<String> LABELS = Set.of("node", "tag");
+
+    static final String FEED = "readchangefeed";
 
     /** Options that come too late for a table of a catalog, which has its topic, its columns and its lease. */
     private static final Set<String> OF_LOADS = Set.of(
-            PATH, TOPIC, "subscribe", "branch", "columns", "includemetadata", "reader", "pinseconds", "kmskeyid");
+            PATH, TOPIC, "subscribe", "branch", "columns", "includemetadata", "reader", "pinseconds", "kmskeyid", FEED);
 
     /** Ask which version the options mean, and which columns it has. */
     static Question pinned(Map<String, String> options) {
@@ -55,9 +59,14 @@ record Question(Map<String, String> options, JsonNode pin, StructType offered) {
         if (isPast) {
             all.keySet().removeAll(VERSIONS);
         }
-        boolean isOther = !Collections.disjoint(all.keySet(), VERSIONS);
+        boolean isOther = isFeed() && !all.isEmpty() || !Collections.disjoint(all.keySet(), VERSIONS);
         options.forEach(all::putIfAbsent);
         return isOther ? pinned(all) : new Question(all, pin, offered);
+    }
+
+    /** Return true for a load of what the commits changed, in place of the records of a version. */
+    boolean isFeed() {
+        return Boolean.parseBoolean(options.get(FEED));
     }
 
     static RuntimeException refused(String option, String hint) {
@@ -155,7 +164,9 @@ record Question(Map<String, String> options, JsonNode pin, StructType offered) {
             if (!known.contains(asText(field))) {
                 throw invalid("there is no column " + asText(field), "use " + String.join(", ", known));
             }
-            if (!field.nullable() && LABELS.contains(field.name())) {
+            boolean mayBeNull =
+                    isFeed() ? !NEVER_NULL_IN_A_FEED.contains(field.name()) : LABELS.contains(field.name());
+            if (!field.nullable() && mayBeNull) {
                 throw invalid(field.name() + " is NOT NULL, but records may lack it", "leave out NOT NULL");
             }
         }

@@ -19,12 +19,13 @@ import org.apache.spark.sql.util.CaseInsensitiveStringMap;
  * The topics of a remote as tables for SQL. It only reads.
  *
  * <p>{@code acme.orders} is a topic, {@code acme.orders.branch_fix} its branch, {@code acme.orders.tag_audit} its state
- * at a tag, and {@code acme.orders.history} what the topic has beside its records. The settings of the catalog are
- * {@code url}, and options of loads, which each of its tables has.
+ * at a tag, {@code acme.orders.changes} its feed of changes, and {@code acme.orders.history} what the topic has beside its
+ * records. The settings of the catalog are {@code url}, and options of loads, which each of its tables has.
  */
 public final class SeglogCatalog implements TableCatalog {
     private static final String BRANCH = "branch_";
     private static final String TAG = "tag_";
+    private static final String CHANGES = "changes";
     private static final Set<String> LISTINGS = Set.of("history", "branches", "tags", "segments");
 
     /** Errors of the planner that say that there is no such table. */
@@ -108,6 +109,11 @@ public final class SeglogCatalog implements TableCatalog {
             Map<String, String> options = options(topic);
             options.putAll(version);
             return Listing.of(shown(table), listing, options);
+        }
+        if (listing.equals(CHANGES)) {
+            Map<String, String> options = options(topic);
+            options.put(Question.FEED, "true");
+            return records(table, options, version);
         }
         if (part.startsWith(BRANCH)) {
             return records(table, options(topic + "@" + part.substring(BRANCH.length())), version);

@@ -78,7 +78,7 @@ final class SeglogScan implements Batch, SupportsReportStatistics, SupportsRunti
 
     @Override
     public NamedReference[] filterAttributes() {
-        return JOINED_BY.stream()
+        return (question.isFeed() ? List.<String>of() : JOINED_BY).stream()
                 .filter(Arrays.asList(schema.fieldNames())::contains)
                 .map(Expressions::column)
                 .toArray(NamedReference[]::new);
@@ -151,6 +151,9 @@ final class SeglogScan implements Batch, SupportsReportStatistics, SupportsRunti
         Map<String, Long> skipped = new HashMap<>();
         for (SeglogPartition task : tasks == null ? new SeglogPartition[0] : tasks) {
             for (Piece piece : task.pieces()) {
+                if (piece.isRemoval()) {
+                    continue; // it has ranges of seqs in the place of chunks
+                }
                 long unread = skipped.getOrDefault(piece.segment(), (long) piece.chunkCount());
                 skipped.put(piece.segment(), piece.needsData() ? unread - piece.size() : unread);
             }

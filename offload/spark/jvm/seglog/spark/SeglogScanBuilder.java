@@ -42,9 +42,12 @@ final class SeglogScanBuilder
         schema = required;
     }
 
-    /** Return the filters that are left to Spark. */
+    /** Return the filters that are left to Spark: in a feed of changes all, because a removal has nulls. */
     @Override
     public Predicate[] pushPredicates(Predicate[] predicates) {
+        if (question.isFeed()) {
+            return predicates;
+        }
         List<Predicate> left = new ArrayList<>();
         for (Predicate predicate : predicates) {
             ObjectNode filter = PushedFilters.translated(predicate);
