@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from datetime import datetime
 from itertools import combinations
 from pathlib import Path
 from typing import Any
@@ -95,7 +96,7 @@ def rows_of(frame: DataFrame) -> list[Row]:
 def expected(url: str, options: dict[str, object], keeps: Callable[[Row], bool] = lambda _: True) -> list[Row]:
     found = [row for row in read(url, **options) if keeps(row)]
     return [
-        {name: round(value.timestamp() * 1_000_000) if name == "timestamp" else value for name, value in row.items()}
+        {n: round(value.timestamp() * 1_000_000) if isinstance(value, datetime) else value for n, value in row.items()}
         for row in found
     ]
 
