@@ -103,11 +103,15 @@ def _check(topic: str, since: ForkPoint, point: ForkPoint, volumes: Volumes) -> 
     if since.lsn < _oldest(volumes, since.vid):
         oldest = _oldest(volumes, point.vid)
         hint = f"make the copy anew: without startingVersion, a feed begins with all records at lsn {oldest}"
-        target, window = f"the state of {topic} at lsn {since.lsn}", f"changes with startingVersion={oldest + 1} or later"
+        target, window = (
+            f"the state of {topic} at lsn {since.lsn}",
+            f"changes with startingVersion={oldest + 1} or later",
+        )
         raise OutOfWindow(target, window, hint=hint)
     if since.vid == point.vid and since.lsn > point.lsn:
-        hint = f"{point.lsn + 1} begins with the next commit; `seglog log {topic}` shows those that are there"
-        raise InvalidOption("startingVersion", f"{since.lsn + 1} lies behind the end, lsn {point.lsn}", hint=hint)
+        hint = f"{point.lsn + 1} waits for the next commit; `seglog log {topic}` shows those that are there"
+        reason = f"{since.lsn + 1} is behind the end of the feed, lsn {point.lsn}"
+        raise InvalidOption("startingVersion", reason, hint=hint)
 
 
 def _oldest(volumes: Volumes, vid: Vid) -> int:
@@ -207,7 +211,9 @@ def _less(
     for view in views:
         base, entries = view.ref.first_seq, shown_entries(view, reader)
         at = bisect_left(others, view.first, key=lambda other: other.last)
-        for other in takewhile(lambda other, last=view.last: other.first <= last, islice(others, at, None)):
+        for other in islice(others, at, None):
+            if other.first > view.last:
+                break
             alike = shown_entries(other, reader).shift(other.ref.first_seq - base)
             entries -= alike if shared is None else alike & BitMap(range(max(0, shared + 1 - base)))
         if entries:

@@ -135,7 +135,7 @@ class Positions:
 
 @dataclass(frozen=True, slots=True)
 class FeedRange:
-    """The commits of a feed of changes, inclusive. `volume` is the one that has the commit `first`, None for the own."""
+    """The commits of a feed of changes, inclusive. `volume` has the commit `first`; None is the branch's own volume."""
 
     first: int | None = None
     volume: Vid | None = None

@@ -6,6 +6,8 @@ PIN-2  A version by time of a topic that the options name is inside its history.
     been idle since that time, and then its newest version counts; or it may be younger, and then it is left out.
 PIN-3  A pin has the time when it was made. Times such as `2 hours ago`, and the ttl of records, count from there. So
     every plan of a pin gives the same rows.
+PIN-4  A pin of a feed of changes has its last commit, and the state before its first one. It takes no lease. A plan
+    checks that GC still keeps them.
 """
 
 from __future__ import annotations

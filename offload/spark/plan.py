@@ -135,7 +135,7 @@ class Remote:
     def _feed(self, options: ReadOptions, pin: Pin, query: Query, needs: Needs) -> Plan:
         """Return the tasks of a feed. Its filters stay with Spark, because a removal has nulls that they may test."""
         if query.filters:
-            raise InvalidMessage("it has filters, which a feed of changes takes none of", hint="use the jar of this seglog")
+            raise InvalidMessage("a feed of changes takes no filters", hint="use the jar of this seglog")
         [topic] = pin.topics
         assert topic.since is not None  # noqa: S101 - the pin of a feed has it
         changes = feed_of(topic.topic, topic.since, topic.point, self.volumes, self.reader)

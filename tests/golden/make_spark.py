@@ -10,16 +10,18 @@ from __future__ import annotations
 import base64
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from pyroaring import BitMap
 
 from catalog.format.commit import Codec
+from offload.format.block import ChunkRef
 from offload.format.index import decode_ledger_index
 from offload.spark.messages import PROTOCOL, encode_filter, encode_message, encode_task
 from offload.spark.options import Verify
-from offload.spark.task import Filter, Needs, NumberedChunk, Op, Piece, Task
+from offload.spark.task import Change, ChangeKind, Filter, Needs, NumberedChunk, Op, Piece, Task
 from tests.golden.make_offload import DIRECTORY as OBJECTS
 from tests.golden.make_offload import SAMPLES
 
@@ -105,6 +107,19 @@ TASKS = [
     ),
     Task(URL, Verify.NONE, (_piece(Codec.ZSTD, 1004, 1045, [4, 44], needs=Needs.NOTHING),)),
 ]
+FEED = Task(
+    URL,
+    Verify.RECORD,
+    (
+        replace(_piece(Codec.ZSTD, 1001, 1045, [4]), change=Change(ChangeKind.APPEND, 7)),
+        replace(
+            _piece(Codec.ZSTD, 1002, 1045, [4], needs=Needs.NOTHING),
+            chunks=(NumberedChunk(0, ChunkRef(0, 0, 0, 1002, 1045, min_ts_ms=0, max_ts_ms=0, xxh3=0)),),
+            chunk_count=0,
+            change=Change(ChangeKind.TRUNCATE, 8),
+        ),
+    ),
+)
 
 
 def rows(task: Task) -> Iterator[dict[str, Any]]:
@@ -180,6 +195,10 @@ def messages() -> dict[str, list[dict[str, Any]]]:
         "credentials_answer": [{"id": 7, "credentials": CREDENTIALS}],
         "listing_call": [{"id": 8, "call": "listing", "of": "tags", "options": {"path": URL, "topic": "orders"}}],
         "listing_answer": [{"id": 8, "columns": LISTED, "rows": [["audit", 7, None], ["before", 3, 17]]}],
+        "feed_answer": [
+            {"id": 9, "plan": counts | {"tasks": 1, "rows": FEED.rows, "bytes": FEED.raw_bytes}},
+            {"id": 9, "task": encode_task(FEED)},
+        ],
         "error": [{"id": 2, "error": error}],
     }
 

@@ -28,7 +28,7 @@ FILTERS = (
     ("tag = 'eu'", lambda row: row["tag"] == "eu"),
     ("timestamp IS NULL", lambda row: row["timestamp"] is None),
     ("lsn IS NOT NULL", lambda row: row["lsn"] is not None),
-    ("topic = 'nothing'", lambda row: False),
+    ("topic = 'nothing'", lambda row: row["topic"] == "nothing"),
 )
 
 
@@ -54,11 +54,10 @@ def test_queries_have_the_rows_of_the_plan(spark: SparkSession, url: str):
     frame = load(spark, url, FEED)
     rows = read(url, **FEED)
     assert rows_of(frame) == expected(url, FEED)
-    assert frame.count() == len(rows)
+    assert (frame.count(), frame.where("seq < 50").count()) == (len(rows), sum(row["seq"] < 50 for row in rows))
     for text, keeps in FILTERS:
         wanted = [row["seq"] for row in rows if keeps(row)]
         assert [row.seq for row in frame.where(text).select("seq").collect()] == wanted, text
-        assert frame.where(text).count() == len(wanted), text
     kinds = {row["_change"] for row in rows}
     found = {row["_change"]: row["count"] for row in frame.groupBy("_change").count().collect()}
     assert found == {kind: sum(row["_change"] == kind for row in rows) for kind in kinds}
@@ -102,7 +101,7 @@ def test_the_catalog_shows_the_feed_as_a_table(spark_session: SparkSession, url:
 
 
 def test_a_start_beyond_the_end_is_an_error_in_one_line(spark: SparkSession, url: str):
-    with pytest.raises(Exception, match="option startingVersion: 9 lies behind the end, lsn 6"):
+    with pytest.raises(Exception, match="option startingVersion: 9 is behind the end of the feed, lsn 6"):
         load(spark, url, FEED | {"startingVersion": 9}).collect()
 
 

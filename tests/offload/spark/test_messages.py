@@ -19,7 +19,7 @@ from offload.spark.messages import (
 )
 from offload.spark.offsets import decode_offset, offset_text
 from offload.spark.task import Filter, Op
-from tests.golden.make_spark import DIRECTORY, FILTERS, OFFSET, TASKS, messages, rows
+from tests.golden.make_spark import DIRECTORY, FEED, FILTERS, OFFSET, TASKS, messages, rows
 
 
 def golden(name: str) -> list[dict[str, Any]]:
@@ -34,9 +34,10 @@ def test_old_messages_are_read_and_are_still_written_so(name: str):
 
 
 def test_old_tasks_are_read():
-    _, *tasks = golden("plan_answer")
-    assert [decode_task(message["task"]) for message in tasks] == TASKS
-    assert [encode_task(task) for task in TASKS] == [message["task"] for message in tasks]
+    for name, expected in (("plan_answer", TASKS), ("feed_answer", [FEED])):
+        _, *tasks = golden(name)
+        assert [decode_task(message["task"]) for message in tasks] == expected
+        assert [encode_task(task) for task in expected] == [message["task"] for message in tasks]
 
 
 def test_old_filters_are_read():
