@@ -1,17 +1,19 @@
 """The feed of changes: what each commit of one topic did to its records, as parts of a plan.
 
-FEED-1  A row is a record that one commit changed: `append` and `undelete` come with the record, `delete`, `truncate`
+CHANGE-1  A row is a record that one commit changed: `append` and `undelete` come with the record, `delete`, `truncate`
     and `evict` with its seq alone. A commit has at most one row of a seq. So the newest row of each seq, by `_lsn`,
     makes a copy of an earlier state equal to the later one.
-FEED-2  A feed is of the commits of one volume: the one that the name leads to. It begins after a state that GC still
+CHANGE-2  A feed is of the commits of one volume: the one that the name leads to. It begins after a state that GC still
     keeps. If no start is given, it begins with the oldest one: the records of that state are its first appends. For a
     branch, that is the state which it was forked with, and its LSN is 0.
-FEED-3  A start in another volume, where the name led before a promotion, gives the difference of both states as one
+CHANGE-3  A start in another volume, where the name led before a promotion, gives the difference of both states as one
     change, at the last LSN of the feed.
-FEED-4  A removal is made of ranges. It reads no data object, and an index only if its segment lacked records when it
+CHANGE-4  A removal is made of ranges. It reads no data object, and an index only if its segment lacked records when it
     was made.
-FEED-5  Commits without a change that a reader sees, such as merges, have no rows. A record past its ttl has none until
-    an eviction takes it.
+CHANGE-5  A stream's micro-batch has whole commits: all that are there. If the name leads to another volume than the
+    offset names, the micro-batch is the difference of both states (CHANGE-3). So a copy follows a promotion.
+CHANGE-6  Commits without a change that a reader sees, such as merges, have no rows. A record past its ttl has none
+    until an eviction takes it.
 """
 
 from __future__ import annotations
@@ -176,7 +178,7 @@ def _by_commit(before: Snapshot, after: Snapshot, commit: Commit, reader: ColdRe
 
 
 def _crossed(before: Snapshot, after: Snapshot, volumes: Volumes, reader: ColdReader) -> Iterator[_Changed]:
-    """Yield the difference of two volumes' states (FEED-3). Above the shared seq, equal seqs are other records."""
+    """Yield the difference of two volumes' states (CHANGE-3). Above the shared seq, equal seqs are other records."""
     states = [State(state, volumes.history(state.vid, state.lsn)) for state in (before, after)]
     shared = shared_seq(*states)
     left, right = _apart(before.segments, after.segments, lambda view: view)

@@ -1,8 +1,4 @@
-"""The stream of a feed of changes. A micro-batch has whole commits: all that are there.
-
-MICRO-8  The offset names the commit that the stream has come to, and its volume. If the name leads to another volume
-    then, the next micro-batch is the difference of both states (FEED-3). So a copy follows a promotion.
-"""
+"""The stream of a feed of changes (CHANGE-5). Its offset names the commit that it has come to, and the volume of it."""
 
 from __future__ import annotations
 

@@ -3,23 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from datetime import datetime
 from itertools import combinations
 from pathlib import Path
 from typing import Any
 
 import pytest
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import SparkSession
 
 from catalog.format.commit import Codec
 from tests.faults.stride import every
 from tests.offload.samples import Sample
 from tests.offload.spark.archives import NOW_MS, TopicArchive, archive_of_many_shapes
+from tests.offload.spark.frames import Row, expected, load, rows_of
 from tests.offload.spark.queries import read
 from tests.seams.spark import query_execution
 
 PAIR_STEP = 12  # each twelfth pair, and each in the soak: a query costs some tenths of a second
-Row = dict[str, Any]
 
 #: Options of a load, one a line. Every one is tried alone, and with some of the others.
 OPTIONS: tuple[dict[str, object], ...] = (
@@ -75,30 +74,6 @@ def url(tmp_path_factory: pytest.TempPathFactory) -> str:
     url = (tmp_path_factory.mktemp("archive") / "remote").as_uri()
     archive_of_many_shapes(url)
     return url
-
-
-def load(spark: SparkSession, url: str, options: dict[str, object]) -> DataFrame:
-    reader = spark.read.format("seglog").option("topic", "orders")
-    for name, value in options.items():
-        reader = reader.option(name, str(value))
-    return reader.load(url)
-
-
-def rows_of(frame: DataFrame) -> list[Row]:
-    """Return the rows in Spark's order, with times as text that has no zone."""
-    names = [f"unix_micros({name}) AS {name}" if name == "timestamp" else f"`{name}`" for name in frame.columns]
-    return [
-        {name: bytes(value) if isinstance(value, bytearray) else value for name, value in row.asDict().items()}
-        for row in frame.selectExpr(*names).collect()
-    ]
-
-
-def expected(url: str, options: dict[str, object], keeps: Callable[[Row], bool] = lambda _: True) -> list[Row]:
-    found = [row for row in read(url, **options) if keeps(row)]
-    return [
-        {n: round(value.timestamp() * 1_000_000) if isinstance(value, datetime) else value for n, value in row.items()}
-        for row in found
-    ]
 
 
 @pytest.mark.long

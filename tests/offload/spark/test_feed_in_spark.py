@@ -13,10 +13,9 @@ from catalog.format.commit import Codec, ForkPoint
 from catalog.refs.branch import Branches
 from tests.offload.samples import Sample
 from tests.offload.spark.archives import NOW_MS, TopicArchive
+from tests.offload.spark.frames import expected, load, rows_of
 from tests.offload.spark.queries import read
 from tests.offload.spark.stream_driver import run_stream
-from tests.offload.spark.test_both_readers import expected, load, rows_of
-from tests.offload.spark.test_streams_in_spark import READERS
 
 FEED: dict[str, object] = {"readChangeFeed": "true"}
 
@@ -121,7 +120,7 @@ class Mirror:
         self.batches += 1
 
 
-@READERS
+@pytest.mark.parametrize("reader", ["jvm", pytest.param("python", marks=pytest.mark.soak(part=9))])
 def test_a_stream_keeps_a_mirror_over_a_restart_and_a_promotion(
     spark_session: SparkSession, archive: TopicArchive, tmp_path: Path, reader: str
 ):
