@@ -276,6 +276,20 @@ def test_a_start_in_the_former_volume_follows_a_promotion(url: str):
     assert sorted(changes(back)) == [(2, "delete", 1), (2, "undelete", 4)]
 
 
+def test_an_undo_gives_the_records_again(tmp_path: Path, url: str):
+    with closing(open_store(url)) as store, opened(tmp_path / "log", store) as (log, archive):
+        ship(archive, log, "orders", b"one", b"two", b"three")
+        removed = archive.delete("orders", seqs=[2, 3])
+        archive.upkeep.erase("orders")
+        assert removed.lsn is not None
+        archive.history.undo_removal("orders", removed.lsn)
+        rows = feed(url, startingVersion=removed.lsn)
+        back = removed.lsn + 2  # behind the erasure, which has no rows
+        deleted = [(removed.lsn, "delete", seq) for seq in (2, 3)]
+        assert changes(rows) == [*deleted, (back, "undelete", 2), (back, "undelete", 3)]
+        assert [row["value"] for row in rows] == [None, None, b"two", b"three"]
+
+
 def _collect(archive: Archive) -> None:
     for _ in range(2):
         assert not archive.upkeep.collect(retain_s=0, grace_s=0).blocked

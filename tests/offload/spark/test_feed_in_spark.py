@@ -99,6 +99,22 @@ def test_the_catalog_shows_the_feed_as_a_table(spark_session: SparkSession, url:
         spark_session.read.option("readChangeFeed", "true").table("feeds.orders").collect()
 
 
+@pytest.mark.long
+def test_the_statement_of_the_docs_is_sql_and_takes_the_newest_change_of_each_seq(
+    spark_session: SparkSession, url: str
+):
+    """Spark alone has no table that takes a MERGE. So the test runs the statement's query, and parses the rest."""
+    page = (Path(__file__).parents[3] / "docs" / "spark.md").read_text()
+    statement = page.split("```sql\nMERGE", 1)[1].split("```", 1)[0]
+    query = statement.split("USING (", 1)[1].split(") AS change", 1)[0]
+    load(spark_session, url, FEED).createOrReplaceTempView("changes")
+    left = [row for row in spark_session.sql(query).collect() if row["_change"] in {"append", "undelete"}]
+    shown = {row["seq"]: row["value"] for row in read(url, startingSeq="earliest")}
+    assert {row.seq: row.value for row in left} == shown
+    with pytest.raises(AnalysisException, match=r"TABLE_OR_VIEW_NOT_FOUND.*mirror"):
+        spark_session.sql(f"MERGE{statement}")
+
+
 def test_a_start_beyond_the_end_is_an_error_in_one_line(spark: SparkSession, url: str):
     with pytest.raises(Exception, match="option startingVersion: 9 is behind the end of the feed, lsn 6"):
         load(spark, url, FEED | {"startingVersion": 9}).collect()
