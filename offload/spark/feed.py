@@ -105,12 +105,13 @@ def _check(topic: str, since: ForkPoint, point: ForkPoint, volumes: Volumes) -> 
     if since.lsn < _oldest(volumes, since.vid):
         oldest = _oldest(volumes, point.vid)
         hint = f"make the copy anew: without startingVersion, a feed begins with all records at lsn {oldest}"
-        target, window = (
-            f"the state of {topic} at lsn {since.lsn}",
-            f"changes with startingVersion={oldest + 1} or later",
-        )
-        raise OutOfWindow(target, window, hint=hint)
-    if since.vid == point.vid and since.lsn > point.lsn:
+        window = f"changes with startingVersion={oldest + 1} or later"
+        raise OutOfWindow(f"the state of {topic} at lsn {since.lsn}", window, hint=hint)
+    if since.vid != point.vid:
+        of = volumes.control(since.vid).topic
+        if of != topic:
+            raise InvalidOption("startingVersion", f"{since.vid} is a volume of {of}, not of {topic}")
+    elif since.lsn > point.lsn:
         hint = f"{point.lsn + 1} waits for the next commit; `seglog log {topic}` shows those that are there"
         reason = f"{since.lsn + 1} is behind the end of the feed, lsn {point.lsn}"
         raise InvalidOption("startingVersion", reason, hint=hint)
@@ -144,18 +145,17 @@ def _changed(since: ForkPoint, point: ForkPoint, volumes: Volumes, reader: ColdR
     head_seq, waiting = before.bounds.head_seq, list[StoredCommit]()
     for stored in volumes.commits(point.vid, since.lsn + 1, point.lsn):
         commit = stored.commit
-        if _only_appends(commit, head_seq):
-            for ref in commit.segments:
-                view = SegmentView(ref, commit.vid, commit.lsn, ref.first_seq, ref.last_seq)
-                yield _Changed(view, Change(ChangeKind.APPEND, commit.lsn))
-        elif commit.kind not in _INVISIBLE:
-            before, waiting = fold(before, waiting), []
+        is_append = _only_appends(commit, head_seq)
+        for ref in commit.segments if is_append else ():
+            view = SegmentView(ref, commit.vid, commit.lsn, ref.first_seq, ref.last_seq)
+            yield _Changed(view, Change(ChangeKind.APPEND, commit.lsn))
+        if is_append or commit.kind in _INVISIBLE:
+            waiting.append(stored)  # folded together, because a fold costs as much as the state has views
+        else:
+            before = fold(before, waiting)
             after = fold(before, [stored])
             yield from _by_commit(before, after, commit, reader)
-            before = after
-            head_seq = commit.bounds.head_seq
-            continue
-        waiting.append(stored)  # folded together, because a fold costs as much as the state has views
+            before, waiting = after, []
         head_seq = commit.bounds.head_seq
 
 
@@ -222,13 +222,9 @@ def _less(
             yield view, entries
 
 
-def _range(view: SegmentView) -> BitMap:
-    return BitMap(range(view.first - view.ref.first_seq, view.last + 1 - view.ref.first_seq))
-
-
 def _showing(view: SegmentView, entries: BitMap) -> SegmentView:
     """Return the view as if it showed only `entries`."""
-    hidden = _range(view) - entries
+    hidden = BitMap(range(view.first - view.ref.first_seq, view.last + 1 - view.ref.first_seq)) - entries
     return replace(view, deleted=hidden.serialize() if hidden else None)
 
 

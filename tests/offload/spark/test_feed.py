@@ -90,7 +90,7 @@ class History:
         """Change something, and note each new state of the topic."""
         does = self.draw.choice(
             (self.append,) * 5 + (self.delete,) * 4 + (self.undo,) * 3
-            + (self.truncate, self.evict, self.rewrite, self.branch, self.promote, self.take_back)
+            + (self.truncate, self.evict, self.rewrite, self.take_back) + (self.branch, self.promote) * 2
         )  # fmt: skip
         with suppress(SeglogError):  # not each change is possible at each moment
             does()
@@ -274,6 +274,9 @@ def test_a_start_in_the_former_volume_follows_a_promotion(url: str):
     assert [row["value"] for row in rows if row["_change"] == "append"] == [b"other", b"more"]
     back = feed(url, startingVersion=f"2@{fixed.vid}", endingVersion=2)
     assert sorted(changes(back)) == [(2, "delete", 1), (2, "undelete", 4)]
+    events = TopicArchive(url, topic="events")
+    with pytest.raises(InvalidOption, match="is a volume of events, not of orders"):
+        feed(url, startingVersion=f"1@{events.vid}")
 
 
 def test_an_undo_gives_the_records_again(tmp_path: Path, url: str):
