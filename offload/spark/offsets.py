@@ -103,7 +103,7 @@ def ranges(start: Offset, end: Offset) -> list[BatchRange]:
             continue
         first = position.first_seq or (before.next_seq if before else None)
         if not first:
-            raise InvalidOffset(offset_text(end), f"{name} has no first_seq, as a new topic has")
+            raise InvalidOffset(offset_text(end), f"{name} is new in it, and has no first_seq")
         if first < position.next_seq:
             topic, _, branch = name.partition("@")
             pinned = PinnedTopic(topic, branch, ForkPoint(position.vid, position.lsn))

@@ -13,8 +13,12 @@
 The options path, topic, branch, tag, columns, includeMetadata, verify, reader, maxPartitionBytes and minPartitions are
 those of a read. A read's options that name a version or an end are refused.
 
-A checkpoint overrules `startingSeq` and `startingTimestamp`. A topic that a glob finds later begins with its first
-record. If the stream has no `startingSeq`, that is seq 1. Otherwise it is the first one that was not evicted.
+With `readChangeFeed=true`, the stream gives what each commit changed. A new one begins with the commit
+`startingVersion`, or with the first at `startingTimestamp`. A micro-batch has whole commits, so the limits are refused.
+
+A checkpoint overrules `startingSeq`, `startingTimestamp` and `startingVersion`. A topic that a glob finds later begins
+with its first record. If the stream has no `startingSeq`, that is seq 1. Otherwise it is the first one that was not
+evicted.
 
 Kafka's names `subscribe`, `startingOffsets` and `maxOffsetsPerTrigger` mean `topic`, `startingSeq` and
 `maxRecordsPerTrigger`. Unlike Kafka's stream, this one begins with seq 1 by default.

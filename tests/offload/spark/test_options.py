@@ -161,7 +161,7 @@ def test_every_other_option_has_its_value_and_its_default():
     assert given.starting_time == "1700000000000"
 
 
-@pytest.mark.parametrize("name", ["assign", "subscribePattern", "maxOffsetsPerTrigger", "readChangeFeed", "pushdown"])
+@pytest.mark.parametrize("name", ["assign", "subscribePattern", "maxOffsetsPerTrigger", "readChangeData", "pushdown"])
 def test_names_of_kafka_and_delta_that_mean_something_else_are_refused(name: str):
     with pytest.raises(UnsupportedOption, match=name):
         parsed(**{name: "x"})
