@@ -35,6 +35,9 @@ LOAD-6  If the commit is certainly refused, the driver deletes the load's object
 LOAD-7  The times of a topic never fall from one seq to the next.
     The rows of a load must be in the order of their times. The first one must not be before the topic's newest time. A
     row without a time gets the time at which the load was opened, or the topic's newest time if that is later.
+LOAD-8  A takeover cannot ask the log whether it runs, so it looks how old the newest commit is.
+    Below the topic's own `tail_interval_s` or `offload_after_s`, or a minute if it has none, the log counts as running.
+    Beyond that it may run all the same. Its records that are not in the remote then have seqs that the load gives, too.
 """
 
 from __future__ import annotations
@@ -70,14 +73,17 @@ from catalog.format.encoding import load_nonce
 from catalog.objects.base import ObjectStore
 from catalog.sync import pull
 from offload.errors import OffloadError
+from offload.format.block import largest_entry
 from offload.format.topic_config import config_of
-from offload.settings import OffloadSettings, codec_named, encrypted_by
+from offload.settings import OffloadSettings, codec_named, encrypted_by, trigger_overrides
 from offload.write.publisher import make_due_checkpoint
 from offload.write.segment_upload import UploadJob, delete_segment, upload_segment
 from seglog.base import forms
 from seglog.base.errors import Conflict, Misuse
 from seglog.base.values import dataclass
+from seglog.format.frame import LENGTH_BYTES, MIN_FRAME_BYTES
 from seglog.format.frames import Frames
+from seglog.values.config import TopicConfig
 
 # What a program that loads holds. Other rooms take two texts and `is_free` besides.
 __all__ = [
@@ -90,6 +96,8 @@ __all__ = [
     "LoadedPart",
     "RowsChanged",
     "WrittenByLog",
+    "check_load",
+    "most_value_bytes",
     "open_load",
     "publish_load",
     "write_part",
@@ -101,6 +109,7 @@ SORT_BY_TIME = 'sort the rows, df.orderBy("timestamp"), or drop the column: each
 
 _log = logging.getLogger(__name__)
 _ROUNDS = 20
+_RUNS_WITHIN_S = 60
 
 
 class InvalidRow(Misuse, OffloadError):
@@ -114,18 +123,30 @@ class InvalidRow(Misuse, OffloadError):
 
 
 class WrittenByLog(Conflict, OffloadError):
-    """A load named a branch that a log writes. Its commit would fence that log."""
+    """A load named a branch that a log writes. Its commit would fence that log.
 
-    def __init__(self, name: str, writer_id: str, lsn: int) -> None:
+    `age_s` is the age of the log's newest commit, if the load was to take over, but the log seems to run (LOAD-8).
+    """
+
+    def __init__(self, name: str, writer_id: str, lsn: int, age_s: int | None = None) -> None:
         topic = name.partition("@")[0]
+        newest = f"lsn {lsn}" if age_s is None else f"lsn {lsn}, {age_s} s ago"
+        hint = (
+            f"write to a branch of {topic} of its own, with the option branch; or stop that log, and give the "
+            "option takeOver=true: the log then follows the branch, and can take it over again"
+        )
+        if age_s is not None:
+            hint = (
+                "the log seems to run, and may give the seqs of this job to other records: stop it and try again "
+                "later, or give takeOver=force"
+            )
         self._tell(
-            f"{name} is written by the log of {writer_id} (newest commit: lsn {lsn}); nothing was written",
-            hint=f"write to a branch of {topic} of its own, with the option branch; or stop that log, and give the "
-            "option takeOver=true: the log then follows the branch, and can take it over again",
+            f"{name} is written by the log of {writer_id} (newest commit: {newest}); nothing was written", hint=hint
         )
         self.name = name
         self.writer_id = writer_id
         self.lsn = lsn
+        self.age_s = age_s
 
 
 class RowsChanged(Conflict, OffloadError):
@@ -170,7 +191,8 @@ class LoadRequest:
 
     `key` is the idempotency key, empty if there is none. `rows` has partition and number of rows of each partition that
     has any, ascending. None means that the rows were not counted. Then only partition 0 may have any. `take_over` lets
-    the load write where a log writes. `codec` is a name, None for the topic's own.
+    the load write where a log writes, and with `unless_running` only if that log seems to have ended (LOAD-8). `codec` is
+    a name, None for the topic's own.
     `kms_key_id` is the key of all objects of the load, empty for the bucket's own choice.
     """
 
@@ -179,6 +201,7 @@ class LoadRequest:
     key: str = ""
     rows: tuple[tuple[int, int], ...] | None = None
     take_over: bool = False
+    unless_running: bool = False
     codec: str | None = None
     kms_key_id: str = ""
 
@@ -248,22 +271,78 @@ def open_load(volumes: Volumes, request: LoadRequest, *, writer_id: str, now_ms:
         done_seq=_loaded_seq(snapshot, request),
         settings=encrypted_by(request.kms_key_id, _SETTINGS),
     )
-    if not load.is_done and not request.take_over and not is_free(snapshot):
-        [newest] = volumes.commits(vid, snapshot.lsn, snapshot.lsn)
-        raise WrittenByLog(load.name, newest.commit.writer_id, snapshot.lsn)
+    if not load.is_done:
+        _check_writer(volumes, snapshot, request, now_ms, sum(rows for _, rows in request.rows or ()))
     return load
 
 
-def _volume(branches: Branches, volumes: Volumes, request: LoadRequest, now_ms: int) -> Vid:
+def check_load(volumes: Volumes, request: LoadRequest, *, now_ms: int) -> int:
+    """Return the most bytes of a value. Raises the errors of `open_load`, which may come now, and makes nothing.
+
+    So a job is refused before its rows are computed. A branch of a topic that is missing raises `NoSuchTopic`.
+    """
+    branches = Branches(volumes)
+    vid = _existing(branches, request, now_ms)
+    if vid is None:
+        if request.branch != MAIN:
+            branches.resolve(request.topic)
+        codec = codec_named(request.codec or _SETTINGS.codec)
+    else:
+        snapshot = volumes.snapshot(vid)
+        if _loaded_seq(snapshot, request) is None:
+            _check_writer(volumes, snapshot, request, now_ms)
+        codec = _codec(snapshot, request)
+    return most_value_bytes(codec)
+
+
+def most_value_bytes(codec: Codec) -> int:
+    """Return the most bytes of a value without labels: a record lies in one block."""
+    return largest_entry(_SETTINGS.block_size, codec) + LENGTH_BYTES - MIN_FRAME_BYTES
+
+
+def _check_writer(volumes: Volumes, snapshot: Snapshot, request: LoadRequest, now_ms: int, rows: int = 0) -> None:
+    """Raise `WrittenByLog` if a log writes the volume (LOAD-4, LOAD-8). A takeover of `rows` rows is a warning."""
+    if is_free(snapshot):
+        return
+    name = full_name(request.topic, request.branch)
+    [newest] = volumes.commits(snapshot.vid, snapshot.lsn, snapshot.lsn)
+    age_s = max(now_ms - newest.commit.created_at_ms, 0) // 1000
+    if not request.take_over:
+        raise WrittenByLog(name, newest.commit.writer_id, snapshot.lsn)
+    if request.unless_running and age_s < _runs_within_s(snapshot):
+        raise WrittenByLog(name, newest.commit.writer_id, snapshot.lsn, age_s)
+    if rows:
+        first = snapshot.bounds.head_seq + 1
+        _log.warning(
+            "%s is taken over from the log of %s, which committed %d s ago. That log may have given the seqs %d to %d "
+            "to other records, which then stay in its directory until `seglog reset`",
+            name, newest.commit.writer_id, age_s, first, first + rows - 1,
+        )  # fmt: skip
+
+
+def _runs_within_s(snapshot: Snapshot) -> int:
+    """Return how young the newest commit of a log that runs is taken to be (LOAD-8)."""
+    overrides = trigger_overrides(_config_of(snapshot).attributes)
+    own = (overrides.get(name) for name in ("tail_interval_s", "offload_after_s"))
+    return next((seconds for seconds in own if isinstance(seconds, int)), _RUNS_WITHIN_S)
+
+
+def _existing(branches: Branches, request: LoadRequest, now_ms: int) -> Vid | None:
     topic, branch = keys.check_name("topic", request.topic), keys.check_name("branch", request.branch)
     try:
         vid = branches.resolve(topic, branch)
         branches.check_open(topic, branch, vid, now_ms=now_ms)
     except (NoSuchTopic, NoSuchBranch):
-        if branch == MAIN:
-            return branches.create(topic, now_ms=now_ms)
-    else:
+        return None
+    return vid
+
+
+def _volume(branches: Branches, volumes: Volumes, request: LoadRequest, now_ms: int) -> Vid:
+    vid, topic, branch = _existing(branches, request, now_ms), request.topic, request.branch
+    if vid is not None:
         return vid
+    if branch == MAIN:
+        return branches.create(topic, now_ms=now_ms)
     parent = branches.resolve(topic)
     try:
         return branches.create(topic, branch, ForkPoint(parent, volumes.newest_lsn(parent)), now_ms=now_ms)
@@ -291,8 +370,11 @@ def _epoch(snapshot: Snapshot) -> int:
 def _codec(snapshot: Snapshot, request: LoadRequest) -> Codec:
     if request.codec is not None:
         return codec_named(request.codec)
-    config = config_of(snapshot.config, keys.commit_key(snapshot.vid, snapshot.lsn or 1))
-    return codec_named(config.attributes.get("codec", _SETTINGS.codec))
+    return codec_named(_config_of(snapshot).attributes.get("codec", _SETTINGS.codec))
+
+
+def _config_of(snapshot: Snapshot) -> TopicConfig:
+    return config_of(snapshot.config, keys.commit_key(snapshot.vid, snapshot.lsn or 1))
 
 
 @dataclass(frozen=True, slots=True)

@@ -34,6 +34,11 @@ def check_tenant(name: str) -> str:
     return name
 
 
+def is_tenant(name: str) -> bool:
+    """Return whether `name` is the name of a tenant (TENANT-1, TENANT-3)."""
+    return bool(_TENANT.fullmatch(name)) and name not in RESERVED
+
+
 def check_base(base: str) -> str:
     """Return the prefix that all tenants have in common: empty, or with a `/` at its end. Raises `InvalidArgument`."""
     if not base:

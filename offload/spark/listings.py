@@ -1,6 +1,7 @@
 """The tables of a catalog that show no records: its topics, and what a topic has beside them.
 
     listing   a row for each
+    tenants   tenant whose remote lies below the url, if it has a topic
     topics    topic that the option `topic` names, with the branch that it names
     history   commit of the branch, the newest first
     branches  branch of the topic
@@ -15,11 +16,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 
-from catalog.errors import Missing
+from catalog.errors import AccessDenied, Missing
 from catalog.format.ids import Vid
+from catalog.format.keys import refs_prefix
 from catalog.history import retry_if_collected
+from catalog.objects.base import ObjectStore
 from catalog.refs.branch import Branches
 from catalog.refs.state_names import Tags
+from catalog.tenants.names import is_tenant
 from catalog.volume import Volumes
 from offload.errors import InvalidOption
 from offload.read.chunk_fetcher import in_order
@@ -41,6 +45,8 @@ class _Listing:
 
 def listed(name: str, options: ReadOptions, volumes: Volumes) -> Listed:
     """Return the columns and the rows of a listing. Raises `NoSuchTopic`, `NoSuchBranch` and `InvalidOption`."""
+    if name == "tenants":
+        return _columns("tenant string"), [(tenant,) for tenant in _tenants(volumes.store)]
     if name == "topics":
         return _columns("topic string"), _topics(options, volumes)
     if not options.is_newest:
@@ -57,6 +63,29 @@ def _topics(options: ReadOptions, volumes: Volumes) -> list[_Row]:
     work = [partial(_is_there, volumes, pattern) for pattern in named_topics(options, volumes)]
     found = in_order(work, _TOPICS_AT_A_TIME, "seglog-list") if work else ()
     return sorted((pattern.text,) for pattern in found if pattern is not None)
+
+
+def _tenants(store: ObjectStore) -> Iterator[str]:
+    """Yield the tenants of a base (TENANT-2), ascending. Raises `AccessDenied`."""
+    try:
+        for name in _first_segments(store):
+            if is_tenant(name) and any(store.list(f"{name}/{refs_prefix()}", limit=1)):
+                yield name
+    except AccessDenied as refusal:
+        hint = "the credentials of a tenant list its own prefix alone: name it, as in CATALOG.TENANT.TOPIC"
+        raise AccessDenied(refusal.url, refusal.cause, hint=hint) from None
+
+
+def _first_segments(store: ObjectStore) -> Iterator[str]:
+    """Yield the first segments of all keys, ascending: one request for each, if the store lists in order."""
+    if not store.is_ordered:
+        yield from sorted({key.partition("/")[0] for key in store.list("")})
+        return
+    behind = ""
+    while key := next(iter(store.list("", limit=1, start_after=behind)), None):
+        name = key.partition("/")[0]
+        yield name
+        behind = f"{name}0"  # the character after the slash
 
 
 def _is_there(volumes: Volumes, pattern: TopicPattern) -> TopicPattern | None:
@@ -123,4 +152,4 @@ _LISTINGS: Mapping[str, _Listing] = {
     ),
 }
 
-LISTINGS = frozenset({"topics", *_LISTINGS})
+LISTINGS = frozenset({"tenants", "topics", *_LISTINGS})

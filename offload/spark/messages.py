@@ -1,11 +1,12 @@
-"""The messages between a Spark driver and its planner process. Protocol version 1.
+"""The messages between a Spark driver and its planner process. Protocol version 2.
 
 The driver starts `python -m offload.spark.planner`. Both sides write messages to the standard input of the other. A
 message is a length (4 bytes, big-endian), then so many bytes of JSON in UTF-8: one object. JSON from the planner has no
 spaces, and its names ascend. A reader passes over names that it does not know.
 
     from     message
-    both     {"hello": {"protocol": 1, "seglog": "0.1.0"}}; the first message of each side
+    planner  {"hello": {"protocol": 2, "python": "3.11", "seglog": "0.1.0"}}; its first message
+    driver   {"hello": {"protocol": 2, "seglog": "0.1.0"}}; its first message
     driver   {"id": 1, "call": "pin", "options": {NAME: TEXT}}
     planner  {"id": 1, "pin": PIN, "columns": [{"name": "seq", "type": "bigint"}, …]}
     driver   {"id": 2, "call": "plan", "options": …, "pin": PIN, "columns": [NAME, …], "filters": [FILTER, …],
@@ -24,8 +25,11 @@ spaces, and its names ascend. A reader passes over names that it does not know.
     driver   {"id": 7, "call": "credentials", "options": {}}
     planner  {"id": 7, "credentials": {"access_key": "…", "expires_at_ms": 1700000000000 or null, "secret_key": "…",
              "session_token": "…" or null}}
-    driver   {"id": 8, "call": "listing", "of": "tags", "options": …}; topics, history, branches, tags or segments
-    planner  {"id": 8, "columns": [{"name": "tag", "type": "string"}, …], "rows": [["audit", …], …]}
+    driver   {"id": 8, "call": "listing", "of": "tags", "options": …}; see offload.spark.listings
+    planner  {"id": 8, "columns": [{"name": "tag", "type": "string"}, …], "parts": 1}
+    planner  {"id": 8, "rows": [["audit", …], …]}; as many as the answer has parts
+    driver   {"id": 9, "call": "load", "columns": {"value": "string", …}, "options": …}; before the rows are computed
+    planner  {"id": 9, "most_value_bytes": 67108749}
     planner  {"id": 3, "error": {"type": "NoSuchTopic", "message": "…", "hint": "…" or null}}
 
 `options` are the user's, unparsed. PIN is an object of the planner's own, which the driver hands back unchanged.
@@ -77,7 +81,7 @@ MSG-3  A piece whose `needs` is "nothing" has no filters. The reader makes its r
     null in any other column. Its chunks are then ranges of seqs, and its keys are not for reading.
 MSG-4  If `values` or `rows` is null, the planner cannot answer without data objects: the driver scans.
 MSG-5  Each side refuses another protocol number. The planner then answers {"id": null, "error": …} and ends.
-MSG-6  An error can come in place of any answer, also after some of the tasks. Then the call has no result.
+MSG-6  An error can come in place of any answer, also after some of the tasks or parts. Then the call has no result.
 MSG-7  Only the answer to `credentials` carries credentials: those that boto3 finds for the driver.
     The driver keeps them in memory, and asks again shortly before they expire.
 
@@ -102,7 +106,7 @@ from offload.spark.options import Verify
 from offload.spark.task import Change, ChangeKind, Filter, Needs, NumberedChunk, Op, Piece, Task
 from seglog.base.errors import Misuse
 
-PROTOCOL = 1
+PROTOCOL = 2
 MAX_BYTES = 64 * 1024 * 1024
 
 _LENGTH = struct.Struct(">I")

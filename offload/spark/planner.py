@@ -53,9 +53,13 @@ _T = TypeVar("_T")
 
 
 class Planner:
-    """The calls of a driver. It keeps the remotes of the last calls open. One thread at a time uses it."""
+    """The calls of a driver. It keeps the remotes of the last calls open. One thread at a time uses it.
 
-    def __init__(self) -> None:
+    `rows_in_message` bounds the messages of a listing, whose rows have some hundred bytes each.
+    """
+
+    def __init__(self, rows_in_message: int = 5000) -> None:
+        self._rows_in_message = rows_in_message
         self._remotes: OrderedDict[tuple[str, str], Remote] = OrderedDict()
         self._streams: OrderedDict[tuple[tuple[str, str], ...], Stream] = OrderedDict()
         self._find_credentials: Callable[[], Any] | None = None
@@ -76,6 +80,7 @@ class Planner:
             "stream_plan": self._stream_plan,
             "credentials": self._credentials,
             "listing": self._listing,
+            "load": self._load,
         }.get(name)
         if answer is None:
             raise InvalidMessage(f"there is no call {name!r}")
@@ -127,7 +132,24 @@ class Planner:
         if name not in LISTINGS:
             raise InvalidMessage(f"there is no listing {name!r}")
         columns, rows = listed(name, options, self._remote(options).volumes)
-        yield {"columns": _described(columns), "rows": rows}
+        starts = range(0, len(rows), self._rows_in_message)
+        yield {"columns": _described(columns), "parts": len(starts)}
+        yield from ({"rows": rows[start : start + self._rows_in_message]} for start in starts)
+
+    def _load(self, call: Mapping[str, Any], texts: Mapping[str, str]) -> Iterator[_Json]:
+        from catalog.format.commit import Codec  # imported late, because only writes need them
+        from offload.load import check_load, most_value_bytes
+        from offload.spark.row_frames import check_columns
+        from offload.spark.write_options import parse_write_options
+        from seglog.files.clock import SystemClock
+
+        columns = _field(call, "columns", dict)
+        by_topic = "topic" not in texts and "topic" in map(str.lower, columns)
+        url, request = parse_write_options({**texts, "topic": "each"} if by_topic else texts)
+        check_columns(columns)
+        volumes = self._opened(url, request.kms_key_id).volumes
+        most = most_value_bytes(Codec.ZSTD) if by_topic else check_load(volumes, request, now_ms=SystemClock().now_ms())
+        yield {"most_value_bytes": most}
 
     def _stream(self, texts: Mapping[str, str], options: StreamOptions) -> Stream:
         """Return the stream of these options. Queries with the same options share it."""
@@ -139,7 +161,9 @@ class Planner:
         return stream
 
     def _remote(self, options: ReadOptions) -> Remote:
-        key = options.url, options.kms_key_id
+        return self._opened(options.url, options.kms_key_id)
+
+    def _opened(self, *key: str) -> Remote:
         remote = self._remotes.pop(key, None) or Remote.open(*key)
         self._remotes[key] = remote
         if len(self._remotes) > _REMOTES:
@@ -156,7 +180,8 @@ def serve(calls: BinaryIO, answers: BinaryIO) -> int:
 
     planner = Planner()
     try:
-        send({"hello": {"protocol": PROTOCOL, "seglog": software_version()}})
+        python = "{}.{}".format(*sys.version_info)
+        send({"hello": {"protocol": PROTOCOL, "python": python, "seglog": software_version()}})
         _check_hello(read_message(calls))
         while (body := read_message(calls)) is not None:
             _answer(planner, body, send)

@@ -22,8 +22,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from catalog import Codec
 from offload.errors import InvalidOption
-from offload.load import BEFORE_THE_LAST, SORT_BY_TIME, InvalidRow
+from offload.load import BEFORE_THE_LAST, SORT_BY_TIME, InvalidRow, most_value_bytes
 from seglog.base.values import dataclass
 from seglog.format.dtypes import HEADERS
 from seglog.format.frame import HAS_NODE, HAS_TAG, LABEL_MAX_BYTES, FrameType
@@ -39,17 +40,19 @@ _COLUMNS: Mapping[str, tuple[str, ...]] = {
 }
 _TOPIC_ID = 1  # a frame names the topic by the number that its log gave; a load has no log
 _PIECE_BYTES = 4 << 20
+_MOST_VALUE_BYTES = most_value_bytes(Codec.ZSTD)
 _MICROSECONDS = pa.timestamp("us", tz="UTC")
 
 
 def check_columns(columns: Mapping[str, str]) -> None:
     """Check the names and Spark types of a DataFrame's columns. Raises `InvalidOption`."""
     if "value" not in map(str.lower, columns):
-        raise InvalidOption("schema", "there is no column value", hint='df.withColumnRenamed("…", "value")')
+        hint = "name one so: df.withColumnRenamed(\"…\", \"value\"), or INSERT INTO … (value, tag)"
+        raise InvalidOption("schema", "there is no column value", hint=hint)
     for name, kind in columns.items():
         kinds = _COLUMNS.get(name.lower())
         if kinds is None:
-            hint = f'df.drop("{name}"); the columns are {", ".join(_COLUMNS)}'
+            hint = f"leave it out; the columns are {', '.join(_COLUMNS)}"
             raise InvalidOption("schema", f"no record has a column {name}", hint=hint)
         if kind not in kinds:
             wanted = [each for each in kinds if each != "void"]
@@ -62,13 +65,15 @@ def check_columns(columns: Mapping[str, str]) -> None:
 class RowFrames:
     """Makes frames of Arrow batches, from the seq `next_seq` on. It is used once.
 
-    `newest_ms` is the time before which no row may be. `start_ms` is the time of rows without one.
+    `newest_ms` is the time before which no row may be. `start_ms` is the time of rows without one. `most_value_bytes` is
+    what a record has room for.
     """
 
     topic: str
     next_seq: int
     start_ms: int
     newest_ms: int
+    most_value_bytes: int = _MOST_VALUE_BYTES
 
     def frames(self, batches: Iterable[pa.RecordBatch]) -> Iterator[Frames]:
         """Yield the frames of the rows, about 4 MiB at a time. Raises `InvalidRow`."""
@@ -100,6 +105,8 @@ class RowFrames:
         values = columns["value"]
         if values.null_count:
             self._refuse("value", "is null", values.is_null())
+        too_long = pc.greater(pc.binary_length(values), self.most_value_bytes)
+        self._refuse("value", f"has more than {self.most_value_bytes} bytes", too_long, "split it, or write its key")
         if "topic" in columns:
             wrong = pc.fill_null(pc.not_equal(columns["topic"], self.topic), True)
             self._refuse("topic", f"is not {self.topic}", wrong)

@@ -6,7 +6,8 @@
     branch          main      the branch; one that does not exist is forked from the newest state of main
     idempotencyKey  -         a job whose key the branch has changes nothing; a stream makes its own keys
     codec           -         zstd or none, which Apache Pulsar reads; without it, the codec of the topic, or zstd
-    takeOver        false     true writes where a log writes, too, and fences that log
+    takeOver        false     true writes where a log writes, too, and fences that log, unless it seems to run: its newest
+                              commit is younger than the topic's offloads are apart, or than a minute; force: also then
     kmsKeyId        -         the KMS key of all objects of the job; without it, the bucket chooses the encryption
 
 The provider in the JVM adds `partitionRows`, the rows of each partition as JSON: [[0, 12], [2, 7]].
@@ -41,12 +42,14 @@ def parse_write_options(given: Mapping[str, str]) -> tuple[str, LoadRequest]:
     found = OptionTexts(texts)
     url = found.required("path", 'save("s3://bucket/prefix")')
     topic = found.required("topic", 'option("topic", "orders")')
+    take_over = found.choice("takeOver", ("false", "true", "force"))
     request = LoadRequest(
         topic=topic,
         branch=found.get("branch") or "main",
         key=_key(found),
         rows=_rows(found),
-        take_over=found.flag("takeOver", default=False),
+        take_over=take_over in {"true", "force"},
+        unless_running=take_over == "true",
         codec=found.choice("codec", tuple(CODEC_NAMES)),
         kms_key_id=found.get("kmsKeyId") or "",
     )

@@ -106,7 +106,7 @@ def opened(options: dict[str, str], schema: StructType, *, overwrite: bool) -> t
 
 def written(url: str, load: Load, batches: Iterator[pa.RecordBatch]) -> LoadedPart:
     """Upload the rows of a partition. Runs in a task."""
-    from offload.load import LoadedPart, write_part
+    from offload.load import LoadedPart, most_value_bytes, write_part
     from offload.spark.row_frames import RowFrames
     from offload.spark.stores import store_of
     from seglog.files.clock import SystemClock
@@ -118,7 +118,8 @@ def written(url: str, load: Load, batches: Iterator[pa.RecordBatch]) -> LoadedPa
         if any(len(batch) for batch in batches):
             raise InvalidOption("partitionRows", f"the rows of each partition were not counted: {_ONE_PARTITION}")
         return LoadedPart(partition, 0)
-    rows = RowFrames(load.request.topic, load.first_seq_of(partition), load.start_ms, load.newest_ms)
+    times, most = (load.start_ms, load.newest_ms), most_value_bytes(load.codec)
+    rows = RowFrames(load.request.topic, load.first_seq_of(partition), *times, most)
     store = store_of(url, load.request.kms_key_id)
     return write_part(store, load, partition, rows.frames(batches), now_ms=SystemClock().now_ms)
 

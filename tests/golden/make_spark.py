@@ -170,7 +170,7 @@ def messages() -> dict[str, list[dict[str, Any]]]:
     del stream_plan["pin"]
     error = {"type": "NoSuchTopic", "message": "no topic orders", "hint": None}
     return {
-        "planner_hello": [{"hello": {"protocol": PROTOCOL, "seglog": "0.1.0"}}],
+        "planner_hello": [{"hello": {"protocol": PROTOCOL, "python": "3.11", "seglog": "0.1.0"}}],
         "driver_hello": [{"hello": {"protocol": PROTOCOL, "seglog": "0.1.0"}}],
         "pin_call": [{"id": 1, "call": "pin", "options": OPTIONS}],
         "pin_answer": [{"id": 1, "pin": PIN, "columns": COLUMNS}],
@@ -194,10 +194,16 @@ def messages() -> dict[str, list[dict[str, Any]]]:
         "credentials_call": [{"id": 7, "call": "credentials", "options": {}}],
         "credentials_answer": [{"id": 7, "credentials": CREDENTIALS}],
         "listing_call": [{"id": 8, "call": "listing", "of": "tags", "options": {"path": URL, "topic": "orders"}}],
-        "listing_answer": [{"id": 8, "columns": LISTED, "rows": [["audit", 7, None], ["before", 3, 17]]}],
+        "listing_answer": [
+            {"id": 8, "columns": LISTED, "parts": 2},
+            {"id": 8, "rows": [["audit", 7, None]]},
+            {"id": 8, "rows": [["before", 3, 17]]},
+        ],
+        "load_call": [{"id": 9, "call": "load", "columns": {"value": "string"}, "options": OPTIONS}],
+        "load_answer": [{"id": 9, "most_value_bytes": 66847494}],
         "feed_answer": [
-            {"id": 9, "plan": counts | {"tasks": 1, "rows": FEED.rows, "bytes": FEED.raw_bytes}},
-            {"id": 9, "task": encode_task(FEED)},
+            {"id": 10, "plan": counts | {"tasks": 1, "rows": FEED.rows, "bytes": FEED.raw_bytes}},
+            {"id": 10, "task": encode_task(FEED)},
         ],
         "error": [{"id": 2, "error": error}],
     }

@@ -8,9 +8,16 @@ from typing import Any
 
 import pytest
 
+from catalog import Volumes
+from catalog.errors import AccessDenied
 from catalog.format.commit import ForkPoint
+from catalog.format.keys import Key
+from catalog.objects import MemoryStore, ObjectStore
+from catalog.objects.wrapped import WrappedStore
 from catalog.refs.branch import Branches
 from catalog.refs.state_names import Tags
+from offload.spark.listings import listed
+from offload.spark.options import parse_options
 from offload.spark.planner import Planner
 from tests.offload.samples import Sample
 from tests.offload.spark.archives import NOW_MS, TopicArchive
@@ -33,13 +40,15 @@ def orders(tmp_path: Path) -> TopicArchive:
 
 @pytest.fixture
 def listing(orders: TopicArchive) -> Iterator[List]:
-    planner = Planner()
+    planner = Planner(rows_in_message=2)
 
     def answered(of: str, **options: str) -> list[list[Any]]:
         wanted = {"path": orders.store.url, "topic": "orders", **options}
-        [answer] = planner.answers({"call": "listing", "of": of, "options": wanted})
-        assert {len(row) for row in answer["rows"]} <= {len(answer["columns"])}
-        return [list(row) for row in answer["rows"]]
+        answer, *parts = planner.answers({"call": "listing", "of": of, "options": wanted})
+        rows = [list(row) for part in parts for row in part["rows"]]
+        assert answer["parts"] == len(parts) == -(-len(rows) // 2)
+        assert {len(row) for row in rows} <= {len(answer["columns"])}
+        return rows
 
     yield answered
     planner.close()
@@ -77,3 +86,46 @@ def test_segments_are_those_of_the_branch(listing: List, orders: TopicArchive):
     ends = [NOW + 1000, NOW + 2000, view.ref.data_length, str(orders.vid)]
     assert listing("segments") == [[1, str(view.ref.sid), 1, 3, *ends]]
     assert listing("segments", branch="trial") == [[1, str(view.ref.sid), 1, 2, *ends]]
+
+
+class UnorderedStore(MemoryStore):
+    """Lists as a directory bucket of S3 does."""
+
+    @property
+    def is_ordered(self) -> bool:
+        return False
+
+    def list(self, prefix: str, *, limit: int | None = None, start_after: str = "") -> Iterator[str]:
+        assert not start_after
+        return iter([*super().list(prefix)][::-1][:limit])
+
+
+@pytest.mark.parametrize("kind", [MemoryStore, UnorderedStore])
+def test_tenants_are_names_with_topics_below(kind: type[MemoryStore]):
+    store = kind()
+    names = ("a", "a-b", "a0", "a0b", "globex", "z_9")
+    for name in (*names, "refs", "doctor", "Upper", "dot.ted", "a!x"):
+        store.put_new(Key(f"{name}/refs/orders/main"), b"")
+    for key in ("empty/control", "globex/5rMK/control", "a0", "nested/acme/refs/orders/main"):
+        store.put_new(Key(key), b"")
+    assert tenants(store) == [*names]
+
+
+def test_credentials_of_a_tenant_list_no_others():
+    class OwnPrefix(WrappedStore):
+        def _call(self, method: str, key: str, act: Callable[[], Any]) -> Any:
+            if key.startswith("globex/"):
+                return act()
+            raise AccessDenied("s3://bucket", "AccessDenied")
+
+    with pytest.raises(AccessDenied) as caught:
+        tenants(OwnPrefix(MemoryStore()))
+    assert caught.value.hint == (
+        "the credentials of a tenant list its own prefix alone: name it, as in CATALOG.TENANT.TOPIC"
+    )
+
+
+def tenants(store: ObjectStore) -> list[str]:
+    columns, rows = listed("tenants", parse_options({"path": store.url, "topic": "*"}), Volumes(store))
+    assert [(column.name, column.type) for column in columns] == [("tenant", "string")]
+    return [str(row[0]) for row in rows]

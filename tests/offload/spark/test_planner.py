@@ -21,7 +21,7 @@ from tests.offload.samples import Sample
 from tests.offload.spark.archives import TopicArchive
 from tests.offload.spark.queries import arrow_schema
 
-HELLO = {"hello": {"protocol": 1, "seglog": "0.1.0"}}
+HELLO = {"hello": {"protocol": 2, "seglog": "0.1.0"}}
 SECRET = "a-secret-that-must-not-travel"
 ENDS_WITHIN_S = 120
 
@@ -94,7 +94,8 @@ def call(number: int, name: str, url: str, **more: Any) -> dict[str, Any]:
 
 def test_a_driver_pins_plans_and_counts(start: Callable[..., Driver], url: str):
     driver = start()
-    assert driver.hello == {"hello": {"protocol": 1, "seglog": software_version()}}
+    python = f"{sys.version_info.major}.{sys.version_info.minor}"
+    assert driver.hello == {"hello": {"protocol": 2, "python": python, "seglog": software_version()}}
     pinned = driver.ask(call(1, "pin", url))
     assert [column["name"] for column in pinned["columns"]] == [
         "topic",
@@ -208,14 +209,14 @@ def test_damage_is_told_with_its_place(start: Callable[..., Driver], url: str, t
     assert str(path.relative_to(tmp_path / "remote")) in found["error"]["message"]
 
 
-@pytest.mark.parametrize("first", [{"hello": {"protocol": 2}}, {"hello": 1}, {"id": 1, "call": "pin", "options": {}}])
+@pytest.mark.parametrize("first", [{"hello": {"protocol": 3}}, {"hello": 1}, {"id": 1, "call": "pin", "options": {}}])
 def test_a_driver_of_another_version_is_told_so_and_the_planner_ends(
     start: Callable[..., Driver], first: dict[str, Any]
 ):
     driver = start(greeted=False)
     found = driver.ask(first)
     assert (found["id"], found["error"]["type"]) == (None, "InvalidMessage")
-    assert "this planner 1" in found["error"]["message"]
+    assert "this planner 2" in found["error"]["message"]
     assert "same seglog" in found["error"]["hint"]
     assert driver.end()[0] == 1
 

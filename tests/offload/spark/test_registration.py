@@ -156,7 +156,7 @@ def test_a_planner_that_is_killed_within_a_call_is_replaced_and_gets_the_call(sp
     [
         (["exit 3"], "it ended with exit code 3"),
         (["exec <&-", "sleep 1", "exit 3"], "it ended with exit code 3"),
-        (['printf \'\\000\\000\\000\\030{"hello":{"protocol":2}}\'', "cat >/dev/null"], "speaks protocol 2"),
+        (['printf \'\\000\\000\\000\\030{"hello":{"protocol":3}}\'', "cat >/dev/null"], "speaks protocol 3"),
         (["printf '\\377\\377\\377\\377'", "cat >/dev/null"], "its message claims 4294967295 bytes"),
         (["printf '\\000\\000\\000\\004nope'", "cat >/dev/null"], "no answer from the planner"),
     ],

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -9,12 +12,14 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.functions import expr
 
-from catalog import Branches, Volumes
+from catalog import Branches, Codec, Volumes
+from offload.load import most_value_bytes
 from offload.spark.source import SeglogDataSource
 from offload.wiring import open_store
 from tests.offload.load.loads import records, values
 from tests.offload.samples import Sample
 from tests.offload.spark.archives import TopicArchive
+from tests.offload.spark.catalogs import refusal
 
 REFUSED: list[tuple[list[str], dict[str, str], str]] = [
     (["id"], {}, "there is no column value"),
@@ -24,8 +29,27 @@ REFUSED: list[tuple[list[str], dict[str, str], str]] = [
     (["value"], {"codecs": "none"}, "option codecs is unknown"),
     (["value"], {"mode": "overwrite"}, "records are only appended"),
     (["value"], {"mode": "errorifexists"}, "records are only appended"),
-    (["value"], {"branch": "fix"}, "orders"),
+    (["value"], {"branch": "fix"}, "NoSuchTopic: no topic orders"),
+    (["value"], {"takeOver": "maybe"}, "option takeOver: 'maybe' is none of false, true, force"),
 ]
+_LONG_VALUES = """
+import sys
+from pathlib import Path
+from pyspark.sql import SparkSession
+from offload.spark import register
+
+url, most = sys.argv[1], int(sys.argv[2])
+settings = {"spark.driver.memory": "2g", "spark.ui.enabled": "false", "spark.driver.bindAddress": "127.0.0.1"}
+spark = SparkSession.builder.master("local[1]").config(map=settings).getOrCreate()
+register(spark)
+for size in (most + 1, most):
+    frame = spark.range(0, 4, 1, 2).selectExpr(f"if(id = 3, repeat('x', {size}), 'v') AS value")
+    try:
+        frame.write.format("seglog").option("topic", "orders").mode("append").save(url)
+    except Exception as error:
+        print(error)
+        print(Path(url.removeprefix("file://")).exists())
+"""
 
 
 @pytest.fixture
@@ -96,8 +120,7 @@ def test_what_cannot_be_written_is_refused_and_nothing_is_visible(spark_session:
     for number, (columns, options, message) in enumerate(REFUSED):
         remote = f"{url}-{number}"
         df = spark_session.range(0, 10, 1, 1).selectExpr("concat('value ', id) as value", "id").selectExpr(*columns)
-        with pytest.raises(PySparkException, match=message):
-            save(df, remote, **options)
+        assert message in refusal(partial(save, df, remote, **options))
         assert not [key for key in open_store(remote).list("") if "/log/" in key or "/segments/" in key], message
 
 
@@ -111,11 +134,46 @@ def test_a_seq_that_the_record_gets_is_accepted(spark_session: SparkSession, url
 @pytest.mark.long
 def test_a_topic_of_a_log_is_refused(spark_session: SparkSession, url: str) -> None:
     TopicArchive(url).add([Sample(b"of a log")])
-    with pytest.raises(PySparkException, match=r"orders is written by the log of test(.|\n)*Hint: write to a branch"):
-        save(rows(spark_session, 3, 1).select("value"), url)
+    line = refusal(partial(save, rows(spark_session, 3, 1).select("value"), url))
+    assert line.startswith("WrittenByLog: orders is written by the log of test (newest commit: lsn 1); nothing was writ")
+    assert "Hint: write to a branch of orders" in line
     save(rows(spark_session, 3, 1).select("value"), url, branch="bulk")
     assert values(open_store(url)) == [b"of a log"]
     assert len(values(open_store(url), branch="bulk")) == 4
+    save(rows(spark_session, 3, 1).select("value"), url, takeOver="true")  # the log's commit is years old
+    assert len(values(open_store(url))) == 4
+
+
+@pytest.mark.long
+def test_an_error_of_a_task_and_of_the_commit_is_one_line(spark_session: SparkSession, url: str) -> None:
+    frame = spark_session.range(0, 6, 1, 2).selectExpr("if(id = 4, repeat('x', 70000), 'v') AS tag", "'v' AS value", "id")
+    assert refusal(partial(save, frame.select("tag", "value"), url)) == (
+        "InvalidRow: the row of record 5: tag has more than 65535 bytes; nothing was written"
+    )
+    falling = frame.selectExpr("value", "timestamp_millis(1000 * (if(id < 3, 9, 5) + id)) AS timestamp")
+    line = refusal(partial(save, falling, url))
+    assert line.startswith("InvalidRow: the row of record 4: timestamp is before the time of the record before it; ")
+    assert ". Hint: sort the rows" in line
+    wild = frame.where("rand() < 2").selectExpr("cast(raise_error('of the user') AS string) AS value")
+    with pytest.raises(PySparkException, match="of the user"):
+        save(wild, url)
+    assert values(open_store(url)) == []
+
+
+@pytest.mark.long
+def test_a_value_that_no_block_takes_is_refused_before_anything_is_uploaded(url: str) -> None:
+    """In a driver of its own, because Spark needs much memory for such a row."""
+    most = most_value_bytes(Codec.ZSTD)
+    done = subprocess.run(
+        [sys.executable, "-c", _LONG_VALUES, url, str(most)], capture_output=True, text=True, timeout=300, check=False
+    )
+    assert done.stdout.splitlines()[-2:] == [
+        f"InvalidRow: partition 1 has a value of {most + 1} bytes, and a record takes {most}; nothing was written. Hint: "
+        "split such values, or keep them in the bucket and write their keys; "
+        f'df.where("octet_length(value) > {most}") finds them',
+        "False",
+    ], done.stderr
+    assert [len(value) for value in values(open_store(url))] == [1, 1, 1, most]
 
 
 @pytest.mark.long

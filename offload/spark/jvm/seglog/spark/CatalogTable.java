@@ -12,18 +12,26 @@ import org.apache.spark.sql.util.CaseInsensitiveStringMap;
 /**
  * The records of a topic, as a catalog has them: at the version that the catalog pinned when Spark found the table.
  *
- * <p>It claims to take batches, so that Spark lets it refuse them in its own words. Spark 4 asks the catalog first.
+ * <p>It takes appends. It claims to take overwrites as well, so that Spark lets it refuse them in its own words. Most of
+ * them the catalog refuses first.
  */
 final class CatalogTable extends SeglogTable implements SupportsWrite, TruncatableTable {
     private final String name;
     private final Question question;
-    private final boolean isPast;
+    private final Version version;
 
-    CatalogTable(String name, Question question, boolean isPast) {
+    /** What said which version the table shows. */
+    enum Version {
+        NEWEST,
+        STATEMENT,
+        TAG_TABLE
+    }
+
+    CatalogTable(String name, Question question, Version version) {
         super(() -> question, question.offered());
         this.name = name;
         this.question = question;
-        this.isPast = isPast;
+        this.version = version;
     }
 
     @Override
@@ -38,6 +46,7 @@ final class CatalogTable extends SeglogTable implements SupportsWrite, Truncatab
                 TableCapability.MICRO_BATCH_READ,
                 TableCapability.ACCEPT_ANY_SCHEMA,
                 TableCapability.BATCH_WRITE,
+                TableCapability.V1_BATCH_WRITE,
                 TableCapability.OVERWRITE_BY_FILTER,
                 TableCapability.OVERWRITE_DYNAMIC,
                 TableCapability.TRUNCATE);
@@ -45,12 +54,20 @@ final class CatalogTable extends SeglogTable implements SupportsWrite, Truncatab
 
     @Override
     public ScanBuilder newScanBuilder(CaseInsensitiveStringMap options) {
-        return new SeglogScanBuilder(question.with(options, isPast), question.offered());
+        if (version == Version.TAG_TABLE) {
+            question.checkNoVersion(options.keySet(), "read another version of the topic by the table of the topic");
+        }
+        return new SeglogScanBuilder(question.with(options, version == Version.STATEMENT), question.offered());
     }
 
     @Override
     public WriteBuilder newWriteBuilder(LogicalWriteInfo write) {
-        throw SeglogCatalog.refused();
+        if (version != Version.NEWEST || question.isPast() || question.isFeed()) {
+            String shown = question.isFeed() ? " shows changes" : " shows a past state";
+            throw SeglogCatalog.refused(name + shown, "insert into the topic, or into a branch of it");
+        }
+        SeglogProvider.checkWrites();
+        return new CatalogWrite(question.writing(write.options()));
     }
 
     @Override

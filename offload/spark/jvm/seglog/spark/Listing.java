@@ -1,6 +1,7 @@
 package seglog.spark;
 
 import com.fasterxml.jackson.databind.JsonNode;
+import com.fasterxml.jackson.databind.node.ArrayNode;
 import com.fasterxml.jackson.databind.node.ObjectNode;
 import java.util.List;
 import java.util.Map;
@@ -17,8 +18,10 @@ import org.apache.spark.sql.util.CaseInsensitiveStringMap;
 record Listing(String name, StructType schema, JsonNode rows) implements SupportsRead {
     static Listing of(String name, String kind, Map<String, String> options) {
         ObjectNode call = Question.call("listing", options).put("of", kind);
-        JsonNode answer = Planner.call(call).get(0);
-        return new Listing(name, Question.schema(answer.path("columns")), answer.path("rows"));
+        List<JsonNode> answers = Planner.call(call);
+        ArrayNode rows = Planner.JSON.createArrayNode();
+        answers.forEach(part -> part.path("rows").forEach(rows::add));
+        return new Listing(name, Question.schema(answers.get(0).path("columns")), rows);
     }
 
     /** Return the texts of the first column. */

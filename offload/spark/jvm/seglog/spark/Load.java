@@ -1,5 +1,6 @@
 package seglog.spark;
 
+import com.fasterxml.jackson.databind.node.ObjectNode;
 import java.util.Arrays;
 import java.util.HashMap;
 import java.util.List;
@@ -11,6 +12,7 @@ import org.apache.spark.sql.Dataset;
 import org.apache.spark.sql.Row;
 import org.apache.spark.sql.SaveMode;
 import org.apache.spark.sql.functions;
+import org.apache.spark.sql.types.StructField;
 import org.apache.spark.storage.StorageLevel;
 
 /**
@@ -24,6 +26,7 @@ final class Load {
     static final String ROWS = "partitionrows";
 
     private static final String TOPIC = "topic";
+    private static final String VALUE = "value";
 
     private Load() {}
 
@@ -38,18 +41,34 @@ final class Load {
         return options;
     }
 
-    /** Append the rows. Without the option topic, each topic of the column topic gets a load of its own. */
+    /**
+     * Append the rows. Without the option topic, each topic of the column topic gets a load of its own.
+     *
+     * <p>Options, columns and the topic are checked before Spark computes the rows, and sizes before any of them is
+     * uploaded. An error of the writer in Python has one line, as those of the planner do.
+     */
     static void run(Dataset<Row> data, Map<String, String> options) {
+        try {
+            append(data, options);
+        } catch (Exception error) { // Spark's errors of the analysis are no RuntimeExceptions
+            throw SparkErrors.ofWriter(error);
+        }
+    }
+
+    private static void append(Dataset<Row> data, Map<String, String> options) {
+        long most = check(data, options);
         boolean isKept = !data.storageLevel().equals(StorageLevel.NONE());
         Dataset<Row> rows = isKept ? data : data.persist(StorageLevel.MEMORY_AND_DISK());
         try {
             boolean hasTopics = Arrays.stream(data.columns()).anyMatch(TOPIC::equalsIgnoreCase);
             boolean byTopic = hasTopics && !options.containsKey(TOPIC);
-            for (Map.Entry<String, TreeMap<Integer, Long>> topic : counted(rows, byTopic).entrySet()) {
-                Map<String, String> all = new HashMap<>(options);
-                if (byTopic) {
-                    all.put(TOPIC, topic.getKey());
-                }
+            List<Row> counts = counted(rows, byTopic);
+            TreeMap<String, TreeMap<Integer, Long>> topics = byTopics(counts, byTopic);
+            for (String topic : topics.keySet()) {
+                checkSizes(counts, topic, byTopic ? check(data, with(options, topic)) : most);
+            }
+            for (Map.Entry<String, TreeMap<Integer, Long>> topic : topics.entrySet()) {
+                Map<String, String> all = byTopic ? with(options, topic.getKey()) : new HashMap<>(options);
                 all.put("reader", "python");
                 all.put(ROWS, text(topic.getValue()));
                 Dataset<Row> chosen = byTopic ? rows.filter(rows.col(TOPIC).equalTo(topic.getKey())) : rows;
@@ -62,14 +81,47 @@ final class Load {
         }
     }
 
-    /** Return for each topic the rows of each partition that has any. Without topics, the empty text is the only one. */
-    private static TreeMap<String, TreeMap<Integer, Long>> counted(Dataset<Row> rows, boolean byTopic) {
+    /** Ask the planner whether the load may begin. Return the most bytes of a value that it takes. */
+    private static long check(Dataset<Row> data, Map<String, String> options) {
+        ObjectNode call = Question.call("load", options);
+        ObjectNode columns = call.putObject("columns");
+        for (StructField field : data.schema().fields()) {
+            columns.put(field.name(), field.dataType().simpleString());
+        }
+        return Planner.call(call).get(0).path("most_value_bytes").asLong();
+    }
+
+    /** Refuse a value that no block has room for. A task would find it after it has uploaded others. */
+    private static void checkSizes(List<Row> counts, String topic, long most) {
+        for (Row count : counts) {
+            if (count.getString(1).equals(topic) && !count.isNullAt(3) && count.getInt(3) > most) {
+                String reason = "partition " + count.getInt(0) + " has a value of " + count.getInt(3)
+                        + " bytes, and a record takes " + most + "; nothing was written";
+                String hint = "split such values, or keep them in the bucket and write their keys; "
+                        + "df.where(\"octet_length(value) > " + most + "\") finds them";
+                throw SparkErrors.shown(new PlannerFailure("InvalidRow", reason, hint));
+            }
+        }
+    }
+
+    private static Map<String, String> with(Map<String, String> options, String topic) {
+        Map<String, String> all = new HashMap<>(options);
+        all.put(TOPIC, topic);
+        return all;
+    }
+
+    /** Return for each partition and topic: both, the number of rows, and the bytes of the longest value. */
+    private static List<Row> counted(Dataset<Row> rows, boolean byTopic) {
         Column partition = functions.spark_partition_id().as("partition");
         Column topic = byTopic ? functions.coalesce(rows.col(TOPIC), functions.lit("")) : functions.lit("");
-        List<Row> counts = rows.select(partition, topic.as(TOPIC))
+        return rows.select(partition, topic.as(TOPIC), functions.octet_length(rows.col(VALUE)).as(VALUE))
                 .groupBy("partition", TOPIC)
-                .count()
+                .agg(functions.count(functions.lit(1)), functions.max(VALUE))
                 .collectAsList();
+    }
+
+    /** Return for each topic the rows of each partition that has any. Without topics, the empty text is the only one. */
+    private static TreeMap<String, TreeMap<Integer, Long>> byTopics(List<Row> counts, boolean byTopic) {
         TreeMap<String, TreeMap<Integer, Long>> found = new TreeMap<>();
         if (!byTopic) {
             found.put("", new TreeMap<>()); // a load of no rows checks its options, too

@@ -29,7 +29,7 @@ import java.util.concurrent.TimeoutException;
 final class Planner {
     static final ObjectMapper JSON = new ObjectMapper();
 
-    private static final int PROTOCOL = 1;
+    private static final int PROTOCOL = 2;
     private static final int MAX_BYTES = 64 << 20;
     private static final int HELLO_S = 60;
     private static final int EXIT_S = 5;
@@ -46,6 +46,7 @@ final class Planner {
     private final DataInputStream in;
     private final DataOutputStream out;
     private int lastId;
+    private String version = "";
 
     private Planner(Process process) {
         this.process = process;
@@ -54,7 +55,7 @@ final class Planner {
     }
 
     /**
-     * Return the answer to a call. Where the answer says {@code tasks}, the messages of the tasks follow it.
+     * Return the answer to a call. Where it says {@code tasks} or {@code parts}, the messages of these follow it.
      *
      * <p>If the planner reports an error, or if there is no answer, the driver's user gets it as an error of Spark's.
      */
@@ -106,9 +107,14 @@ final class Planner {
     }
 
     /** Start the process, if none runs. */
-    static synchronized void check() {
+    static void check() {
+        python();
+    }
+
+    /** Return the version of the Python that runs the planner, such as 3.11. */
+    static synchronized String python() {
         try {
-            running();
+            return running().version;
         } catch (SeglogError error) {
             throw SparkErrors.shown(error);
         }
@@ -138,6 +144,7 @@ final class Planner {
             throw new PlannerError("the planner of " + PlannerCommand.python() + " speaks protocol " + protocol
                     + ", and this jar speaks " + PROTOCOL + ". Install the same seglog on both sides");
         }
+        planner.version = hello.path("hello").path("python").asText();
         return planner;
     }
 
@@ -152,11 +159,12 @@ final class Planner {
         write(call);
         List<JsonNode> answers = new ArrayList<>();
         answers.add(answer(id));
-        int tasks = answers.get(0).path("plan").path("tasks").asInt(0);
-        while (answers.size() <= tasks && !answers.get(answers.size() - 1).has("error")) {
+        JsonNode first = answers.get(0);
+        int more = first.path("plan").path("tasks").asInt(0) + first.path("parts").asInt(0);
+        while (answers.size() <= more && !answers.get(answers.size() - 1).has("error")) {
             answers.add(answer(id));
         }
-        return answers; // an error in the place of a task is the last answer
+        return answers; // an error in the place of a task or part is the last answer
     }
 
     private JsonNode answer(int id) throws IOException {

@@ -40,6 +40,12 @@ final class PlannerCommand {
         return python == null ? "python3" : python;
     }
 
+    /** Return the Python of the executors, as PySpark chooses it. */
+    static String workers() {
+        String python = conf().get("spark.pyspark.python", System.getenv("PYSPARK_PYTHON"));
+        return python == null ? python() : python;
+    }
+
     private static SparkConf conf() {
         return SparkEnv.get() == null ? new SparkConf() : SparkEnv.get().conf();
     }

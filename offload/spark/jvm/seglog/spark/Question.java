@@ -7,6 +7,7 @@ import java.util.Arrays;
 import java.util.Collections;
 import java.util.HashMap;
 import java.util.List;
+import java.util.Locale;
 import java.util.Map;
 import java.util.Set;
 import org.apache.spark.sql.types.DataType;
@@ -25,6 +26,8 @@ record Question(Map<String, String> options, JsonNode pin, StructType offered) {
     static final String VERSION = "versionasof";
     static final String TIME = "timestampasof";
     static final String TAG = "tag:";
+    private static final String BRANCH = "branch";
+    private static final String KMS_KEY = "kmskeyid";
 
     private static final Set<String> VERSIONS = Set.of(VERSION, TIME);
 
@@ -36,7 +39,7 @@ record Question(Map<String, String> options, JsonNode pin, StructType offered) {
 
     /** Options that come too late for a table of a catalog, which has its topic, its columns and its lease. */
     private static final Set<String> OF_LOADS = Set.of(
-            PATH, TOPIC, "subscribe", "branch", "columns", "includemetadata", "reader", "pinseconds", "kmskeyid", FEED);
+            PATH, TOPIC, "subscribe", BRANCH, "columns", "includemetadata", "reader", "pinseconds", KMS_KEY, FEED);
 
     /** Ask which version the options mean, and which columns it has. */
     static Question pinned(Map<String, String> options) {
@@ -69,8 +72,42 @@ record Question(Map<String, String> options, JsonNode pin, StructType offered) {
         return Boolean.parseBoolean(options.get(FEED));
     }
 
+    /** Raise an error if these options name a version. */
+    void checkNoVersion(Set<String> added, String hint) {
+        for (String option : VERSIONS) {
+            if (added.contains(option)) {
+                throw refused(option, hint);
+            }
+        }
+    }
+
+    /** Tell whether the options name a version. */
+    boolean isPast() {
+        return !Collections.disjoint(options.keySet(), VERSIONS);
+    }
+
+    /** Return the options of a load into this topic: those that a statement adds, and where the table lies. */
+    Map<String, String> writing(Map<String, String> added) {
+        Map<String, String> all = new HashMap<>();
+        added.forEach((option, text) -> all.put(option.toLowerCase(Locale.ROOT), text));
+        for (String option : List.of(PATH, TOPIC, BRANCH)) {
+            if (all.containsKey(option)) {
+                throw refused(option, "the table names the topic and its branch, and the catalog the remote");
+            }
+        }
+        String[] name = options.get(TOPIC).split("@", 2);
+        all.put(PATH, options.get(PATH));
+        all.put(TOPIC, name[0]);
+        all.put(BRANCH, name.length > 1 ? name[1] : options.getOrDefault(BRANCH, "main"));
+        if (options.containsKey(KMS_KEY)) {
+            all.putIfAbsent(KMS_KEY, options.get(KMS_KEY));
+        }
+        return all;
+    }
+
     static RuntimeException refused(String option, String hint) {
-        return SparkErrors.shown(new PlannerFailure("InvalidOption", "option " + option + ": no table of a catalog takes it", hint));
+        String reason = "option " + option + ": no table of a catalog takes it";
+        return SparkErrors.shown(new PlannerFailure("InvalidOption", reason, hint));
     }
 
     /** Return the columns that the planner describes. */

@@ -73,7 +73,7 @@ public final class SeglogProvider
             throw SparkErrors.shown(new PlannerFailure(
                     "InvalidOption", "option mode: records are only appended", "use mode(\"append\")"));
         }
-        python(); // refuses before the rows are computed
+        checkWrites();
         Load.run(data, Load.options(parameters));
         return new LoadedRelation(context, data.schema());
     }
@@ -104,7 +104,7 @@ public final class SeglogProvider
                     "option outputMode: records are only appended, and have no partitions",
                     "use outputMode(\"append\"), without partitionBy"));
         }
-        python();
+        checkWrites();
         return new LoadSink(Load.options(parameters));
     }
 
@@ -112,6 +112,11 @@ public final class SeglogProvider
     @Override
     public boolean supportsExternalMetadata() {
         return true;
+    }
+
+    /** Refuse writes before their rows are computed, if the session lacks the writer in Python. */
+    static void checkWrites() {
+        Shim.get().pythonSource(PYTHON);
     }
 
     /** Start the planner, if none runs. If that fails, the error is one of Spark's. */

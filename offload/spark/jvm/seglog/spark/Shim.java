@@ -14,7 +14,7 @@ import org.apache.spark.sql.connector.catalog.TableProvider;
  * classes of the jar are the same bytes whichever version they are compiled against, so that one jar serves all.
  */
 interface Shim {
-    /** Return the source in Python that the session has registered under this name. Spark 3 has no such sources. */
+    /** Return the source in Python of this name, which the session gets if it lacks it. Spark 3 has no such sources. */
     TableProvider pythonSource(String name);
 
     /** Return the rows of a micro-batch as a DataFrame of its own. Spark allows only one action on the micro-batch. */

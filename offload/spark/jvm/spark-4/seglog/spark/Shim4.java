@@ -2,17 +2,23 @@ package seglog.spark;
 
 import java.io.IOException;
 import java.nio.ByteBuffer;
+import java.nio.charset.StandardCharsets;
 import java.util.ArrayList;
 import java.util.List;
+import java.util.Map;
 import org.apache.hadoop.fs.FSDataInputStream;
 import org.apache.hadoop.fs.FileRange;
+import org.apache.spark.api.python.PythonFunction;
+import org.apache.spark.api.python.SimplePythonFunction;
 import org.apache.spark.rdd.RDD;
 import org.apache.spark.sql.Dataset;
 import org.apache.spark.sql.Row;
 import org.apache.spark.sql.catalyst.InternalRow;
 import org.apache.spark.sql.classic.SparkSession;
 import org.apache.spark.sql.connector.catalog.TableProvider;
+import org.apache.spark.sql.execution.datasources.DataSourceManager;
 import org.apache.spark.sql.execution.datasources.v2.python.PythonDataSourceV2;
+import org.apache.spark.sql.execution.datasources.v2.python.UserDefinedPythonDataSource;
 
 /** Spark 4. A stream of its Hadoop's S3 client reads ranges side by side, and joins those that are near to each other. */
 final class Shim4 implements Shim {
@@ -20,15 +26,20 @@ final class Shim4 implements Shim {
 
     @Override
     public TableProvider pythonSource(String name) {
-        if (!SparkSession.active().sessionState().dataSourceManager().dataSourceExists(name)) {
-            throw SparkErrors.shown(new PlannerFailure(
-                    "NotInstalled",
-                    "writes and option reader=python need the part in Python, which this session lacks",
-                    "call offload.spark.register(spark) first"));
+        DataSourceManager known = SparkSession.active().sessionState().dataSourceManager();
+        if (!known.dataSourceExists(name)) {
+            known.registerDataSource(name, new UserDefinedPythonDataSource(pythonClass()));
         }
         PythonDataSourceV2 source = new PythonDataSourceV2();
         source.setShortName(name);
         return source;
+    }
+
+    /** Return the source in Python as `register` of the Python package pickles it: by its name. */
+    private static PythonFunction pythonClass() {
+        byte[] pickle = "coffload.spark.source\nPythonDataSource\n.".getBytes(StandardCharsets.US_ASCII);
+        return new SimplePythonFunction(
+                pickle, Map.of(), List.of(), PlannerCommand.workers(), Planner.python(), List.of(), null);
     }
 
     @Override

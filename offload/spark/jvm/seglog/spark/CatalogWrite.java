@@ -1,0 +1,19 @@
+package seglog.spark;
+
+import java.util.Map;
+import org.apache.spark.sql.connector.write.V1Write;
+import org.apache.spark.sql.connector.write.WriteBuilder;
+import org.apache.spark.sql.sources.InsertableRelation;
+
+/** An {@code INSERT INTO} a table of a catalog. Spark hands it all rows as one DataFrame, which a {@link Load} needs. */
+record CatalogWrite(Map<String, String> options) implements WriteBuilder, V1Write {
+    @Override
+    public V1Write build() {
+        return this;
+    }
+
+    @Override
+    public InsertableRelation toInsertableRelation() {
+        return (rows, isOverwrite) -> Load.run(rows, options);
+    }
+}

@@ -1,0 +1,155 @@
+"""Appends to the tables of a catalog: `INSERT INTO`, `writeTo` and their like are loads, as `save` is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from catalog import Branches, Volumes
+from catalog.format.commit import ForkPoint
+from catalog.refs.state_names import Tags
+from offload.load import LoadRequest
+from offload.wiring import open_store
+from tests.offload.load.loads import load, records
+from tests.offload.samples import Sample
+from tests.offload.spark.archives import NOW_MS, TopicArchive
+from tests.offload.spark.catalogs import READ_ONLY, refusal, rows, sql, with_catalog
+from tests.offload.spark.session import SPARK, needs_python_sources
+
+Records = list[tuple[bytes, str | None]]
+
+#: Statements, and the records that each of them appends.
+INSERTS: list[tuple[str, Records]] = [
+    ("INSERT INTO acme.events (tag, value) VALUES ('eu', 'a'), (NULL, 'b')", [(b"a", "eu"), (b"b", None)]),
+    ("INSERT INTO acme.events.branch_main (value) VALUES (x'00ff')", [(b"\x00\xff", None)]),
+    ("INSERT INTO acme.events BY NAME SELECT 'us' AS tag, 'named' AS value", [(b"named", "us")]),
+    ("INSERT INTO acme.events SELECT value, tag FROM acme.orders", [(b"one", "eu"), (b"two", None)]),
+    ("INSERT INTO acme.events (value, tag) VALUES ('default', DEFAULT)", [(b"default", None)]),
+    ("INSERT INTO acme.events SELECT value FROM acme.events WHERE seq = 1", [(b"first", None)]),
+    ("INSERT INTO acme.events SELECT value FROM acme.events WHERE seq < 0", []),
+    ("FROM acme.orders INSERT INTO acme.events SELECT value, 'all' AS tag", [(b"one", "all"), (b"two", "all")]),
+    ("WITH new AS (SELECT 'w' AS value) INSERT INTO acme.events SELECT * FROM new", [(b"w", None)]),
+    ("INSERT INTO acme.`events@main` TABLE new_values", [(b"viewed", None)]),
+]
+
+#: Statements, and what each of them is refused with.
+REFUSED: list[tuple[str, str]] = [
+    ("INSERT INTO acme.events VALUES ('x', 'y')", "InvalidOption: option schema: there is no column value. Hint: "),
+    ("INSERT INTO acme.events (value) VALUES (1)", "InvalidOption: option schema: value is int. Hint: cast it to "),
+    ("INSERT INTO acme.events TABLE acme.orders", "InvalidOption: option schema: no record has a column lsn. Hint: "),
+    ("INSERT INTO acme.orders (value) VALUES ('x')", "WrittenByLog: orders is written by the log of test "),
+    ("INSERT INTO acme.orders.tag_audit (value) VALUES ('x')", "ReadOnly: acme.orders.tag_audit shows a past state"),
+    ("INSERT INTO frozen.events (value) VALUES ('x')", "ReadOnly: frozen.events shows a past state. Hint: insert into"),
+    ("INSERT INTO acme.events.history (lsn) VALUES (1)", "ReadOnly: acme.events.history lists what a topic has"),
+    ("INSERT INTO acme.`*` (value) VALUES ('x')", "InvalidName: '*' is not a valid topic name. Hint: "),
+    ("INSERT OVERWRITE acme.events SELECT 'x' AS value", READ_ONLY),
+    ("TRUNCATE TABLE acme.events", READ_ONLY),
+]
+
+
+@pytest.fixture
+def url(tmp_path: Path) -> str:
+    """Return a remote with `events`, which loads write, and `orders`, which a log writes."""
+    url = (tmp_path / "remote").as_uri()
+    load(open_store(url), [[b"first"]], LoadRequest("events"))
+    orders = TopicArchive(url)
+    orders.add([Sample(b"one", "eu"), Sample(b"two")])
+    Tags(orders.volumes).create("orders", "audit", ForkPoint(orders.vid, 1), branch="main", now_ms=NOW_MS, message="")
+    return url
+
+
+@pytest.fixture
+def spark(spark_session: SparkSession, url: str) -> SparkSession:
+    """Return a session of its own with the catalogs `acme` and `frozen`, and the view `new_values`."""
+    session = with_catalog(spark_session.newSession(), "acme", url=url)
+    session.sql("CREATE TEMPORARY VIEW new_values AS SELECT 'viewed' AS value")
+    return with_catalog(session, "frozen", url=url, versionAsOf="1")
+
+
+def shown(url: str, topic: str = "events", branch: str = "main") -> Records:
+    return [(record.value, record.tag) for record in records(open_store(url), topic, branch)]
+
+
+def commits(url: str) -> int:
+    volumes = Volumes(open_store(url))
+    return volumes.newest_lsn(Branches(volumes).resolve("events"))
+
+
+@needs_python_sources
+@pytest.mark.parametrize("chosen", [slice(2), pytest.param(slice(2, None), marks=pytest.mark.long)], ids=["two", "all"])
+def test_an_insert_is_one_commit_whose_columns_go_by_name(spark: SparkSession, url: str, chosen: slice) -> None:
+    expected, count = shown(url), commits(url)
+    for statement, added in INSERTS[chosen]:
+        assert rows(spark.sql(statement)) == []
+        expected, count = [*expected, *added], count + bool(added)
+        assert (shown(url), commits(url)) == (expected, count), statement
+    assert [bytes(row.value) for row in spark.sql("SELECT value FROM acme.events ORDER BY seq").collect()] == [
+        value for value, _ in expected
+    ]
+
+
+@needs_python_sources
+@pytest.mark.long
+def test_an_insert_into_a_branch_stays_there(spark: SparkSession, url: str) -> None:
+    orders = TopicArchive(url, "orders", "fix", ForkPoint(TopicArchive(url).vid, 1))
+    assert orders.vid != TopicArchive(url).vid
+    before = shown(url, "orders")
+    spark.sql("INSERT INTO acme.orders.branch_fix (value) VALUES ('fixed')")
+    spark.sql("INSERT INTO acme.`orders@fix` (value) VALUES ('again')")
+    assert shown(url, "orders", "fix") == [*before, (b"fixed", None), (b"again", None)]
+    assert shown(url, "orders") == before
+
+
+@needs_python_sources
+@pytest.mark.long
+def test_a_frame_is_appended_to_a_table_and_a_key_writes_it_once(spark: SparkSession, url: str) -> None:
+    frame = spark.range(0, 20, 1, 3).selectExpr("concat('v', id) AS value", "if(id % 2 = 0, 'even', null) AS tag")
+    added: Records = [(b"v%d" % number, "even" if number % 2 == 0 else None) for number in range(20)]
+    writes: tuple[Callable[[], None], ...] = (
+        lambda: frame.writeTo("acme.events").append(),
+        lambda: frame.write.mode("append").saveAsTable("acme.events"),
+        lambda: frame.write.insertInto("acme.events"),
+        lambda: frame.writeTo("acme.events").option("idempotencyKey", "day-1").append(),
+    )
+    for number, write in enumerate(writes, 1):
+        write()
+        assert shown(url) == [(b"first", None), *added * number]
+    writes[-1]()
+    assert commits(url) == 1 + len(writes)
+    for _ in range(2):
+        spark.sql("INSERT INTO acme.events WITH (idempotencyKey = 'day-2', codec = 'none') SELECT 'once' AS value")
+    assert shown(url)[81:] == [(b"once", None)]
+
+
+@needs_python_sources
+def test_what_a_table_does_not_take_is_refused_and_changes_nothing(spark: SparkSession, url: str) -> None:
+    before = shown(url), shown(url, "orders"), commits(url)
+    for statement, start in REFUSED:
+        assert refusal(partial(sql, spark, statement)).startswith(start), statement
+    writer = spark.sql("SELECT 'x' AS value").writeTo("acme.events")
+    for option, start in (
+        ("startingSeq", "UnsupportedOption: option startingseq is unknown"),
+        ("topic", "InvalidOption: option topic: no table of a catalog takes it. Hint: the table names the topic"),
+        ("path", "InvalidOption: option path: no table of a catalog takes it"),
+        ("branch", "InvalidOption: option branch: no table of a catalog takes it"),
+        ("codec", "InvalidOption: option codec: "),
+    ):
+        assert refusal(spark.sql("SELECT 'x' AS value").writeTo("acme.events").option(option, "x").append).startswith(
+            start
+        )
+    assert refusal(writer.overwritePartitions) == READ_ONLY
+    assert (shown(url), shown(url, "orders"), commits(url)) == before
+
+
+@pytest.mark.skipif(SPARK >= (4, 0), reason="Spark 4 writes")
+def test_spark_3_5_refuses_in_one_line(spark: SparkSession, url: str) -> None:
+    before = shown(url)
+    start = "NotInstalled: writes and option reader=python need sources in Python, which Spark has since version 4. Hint: "
+    assert refusal(partial(sql, spark, "INSERT INTO acme.events (value) VALUES ('x')")).startswith(start)
+    assert refusal(spark.sql("SELECT 'x' AS value").writeTo("acme.events").append).startswith(start)
+    assert refusal(partial(sql, spark, "INSERT OVERWRITE acme.events SELECT 'x' AS value")) == READ_ONLY
+    assert shown(url) == before
