@@ -46,7 +46,7 @@ class _Listing:
 def listed(name: str, options: ReadOptions, volumes: Volumes) -> Listed:
     """Return the columns and the rows of a listing. Raises `NoSuchTopic`, `NoSuchBranch` and `InvalidOption`."""
     if name == "tenants":
-        return _columns("tenant string"), [(tenant,) for tenant in _tenants(volumes.store)]
+        return _columns("tenant string"), sorted((name,) for name in _tenants(volumes.store))
     if name == "topics":
         return _columns("topic string"), _topics(options, volumes)
     if not options.is_newest:
@@ -66,7 +66,7 @@ def _topics(options: ReadOptions, volumes: Volumes) -> list[_Row]:
 
 
 def _tenants(store: ObjectStore) -> Iterator[str]:
-    """Yield the tenants of a base (TENANT-2), ascending. Raises `AccessDenied`."""
+    """Yield the tenants of a base (TENANT-2). Raises `AccessDenied`."""
     try:
         for name in _first_segments(store):
             if is_tenant(name) and any(store.list(f"{name}/{refs_prefix()}", limit=1)):
@@ -77,7 +77,7 @@ def _tenants(store: ObjectStore) -> Iterator[str]:
 
 
 def _first_segments(store: ObjectStore) -> Iterator[str]:
-    """Yield the first segments of all keys, ascending: one request for each, if the store lists in order."""
+    """Yield the first segments of all keys: one request for each, if the store lists in order."""
     if not store.is_ordered:
         yield from sorted({key.partition("/")[0] for key in store.list("")})
         return

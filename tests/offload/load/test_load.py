@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from catalog import CheckpointPolicy, Vid, Volumes
-from catalog.errors import NoSuchTopic
+from catalog import CheckpointPolicy, Codec, Vid, Volumes
+from catalog.errors import InvalidName, NoSuchTopic
 from catalog.format import keys
 from catalog.gc.collector import Collector
 from catalog.gc.policy import GcPolicy
 from catalog.objects import MemoryStore
 from catalog.refs.branch import Branches
+from offload.format.encoder import EntryTooLarge
 from offload.load import (
     InvalidRow,
     LoadConflict,
@@ -21,10 +23,13 @@ from offload.load import (
     LoadTooLate,
     RowsChanged,
     WrittenByLog,
+    check_load,
+    most_value_bytes,
     open_load,
     publish_load,
 )
 from offload.settings import OffloadSettings
+from seglog.values.config import TopicConfig
 from tests.faults.store import CountingStore
 from tests.offload.load.loads import NOW_MS, begin, finish, load, part, records, values
 from tests.offload.pulsar_reader import PulsarReader
@@ -213,6 +218,67 @@ def test_a_branch_that_a_log_writes_is_refused_and_nothing_changes(tmp_path: Pat
         assert values(store, branch="bulk") == [*A, *B]
         ship(archive, log, "orders", *C)
         assert values(store) == [*A, *C]
+
+
+def test_a_takeover_spares_a_log_that_seems_to_run_and_says_which_seqs_may_be_there_twice(
+    tmp_path: Path, store: MemoryStore, caplog: pytest.LogCaptureFixture
+) -> None:
+    polite = LoadRequest("orders", take_over=True, unless_running=True)
+    with opened(tmp_path / "data", store) as (log, archive):
+        ship(archive, log, "orders", *A)
+        committed_ms = round(time.time() * 1000)
+        for age_s, own in ((0, None), (59, None), (-5, None), (299, "300"), (59, "never")):
+            if own is not None:
+                log.configure("orders", TopicConfig(attributes={"tail_interval_s": own}, keep_history=True))
+                archive.offload("orders")
+            with pytest.raises(WrittenByLog, match=r"lsn \d+, \d+ s ago\); nothing was written") as caught:
+                begin(store, [B], polite, committed_ms + age_s * 1000)
+            assert caught.value.hint is not None
+            assert caught.value.hint.endswith("stop it and try again later, or give takeOver=force")
+        assert not caplog.records
+        for request, age_s in ((replace(polite, unless_running=False), 0), (polite, 3600)):
+            begin(store, [B, C], request, committed_ms + age_s * 1000)
+            [line] = [record.getMessage() for record in caplog.records]
+            assert "may have given the seqs 4 to 6 to other records" in line
+            caplog.clear()
+        load(store, [B, C], polite, committed_ms + 3_600_000)
+        assert values(store) == [*A, *B, *C]
+
+
+def test_a_check_makes_nothing_and_refuses_what_a_load_would(tmp_path: Path, store: MemoryStore) -> None:
+    def check(request: LoadRequest) -> int:
+        before = set(store.list(""))
+        try:
+            return check_load(Volumes(store), request, now_ms=NOW_MS)
+        finally:
+            assert set(store.list("")) == before
+
+    assert check(LoadRequest("orders")) == most_value_bytes(Codec.ZSTD)
+    assert check(LoadRequest("orders", codec="none")) == most_value_bytes(Codec.NONE)
+    with pytest.raises(NoSuchTopic):
+        check(LoadRequest("orders", branch="fix"))
+    with pytest.raises(InvalidName):
+        check(LoadRequest("or*"))
+    with opened(tmp_path / "data", store) as (log, archive):
+        ship(archive, log, "orders", *A)
+        with pytest.raises(WrittenByLog):
+            check(LoadRequest("orders"))
+        assert check(LoadRequest("orders", branch="fix")) == check(LoadRequest("orders", take_over=True))
+    load(store, [A], LoadRequest("keyed", key="day 1"))
+    with opened(tmp_path / "other", store) as (_, archive):
+        archive.replication.take_over("keyed")
+    assert check(LoadRequest("keyed", key="day 1"))  # the load is done, so it takes nothing from the log
+    with pytest.raises(WrittenByLog):
+        check(LoadRequest("keyed"))
+
+
+def test_the_longest_value_fits_a_block_and_the_next_does_not(store: MemoryStore) -> None:
+    for codec in ("zstd", "none"):
+        most = most_value_bytes(Codec[codec.upper()])
+        request = LoadRequest(codec, codec=codec)
+        assert load(store, [[bytes(most)]], request).last_seq == 1
+        with pytest.raises(EntryTooLarge):
+            load(store, [[bytes(most + 1)]], request)
 
 
 def test_a_log_follows_a_load_takes_it_over_and_loads_are_refused_then(tmp_path: Path, store: MemoryStore) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
@@ -12,8 +13,10 @@ import pytest
 from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
 
+from catalog import Sid, Volumes
 from catalog.format.commit import ForkPoint
 from catalog.refs.state_names import Tags
+from offload.load import LoadedPart, LoadRequest, open_load, publish_load
 from tests.offload.samples import Sample
 from tests.offload.spark.archives import NOW_MS, TopicArchive
 from tests.offload.spark.catalogs import READ_ONLY, refusal, rows, sql, with_catalog
@@ -221,7 +224,7 @@ def test_no_change_but_an_append_appears_to_work(spark: SparkSession, url: str):
         lambda: frame.write.insertInto("acme.orders", overwrite=True),
     )
     assert {refusal(write) for write in writes} == {READ_ONLY}
-    for other in ("TRUNCATE TABLE acme.orders.history", "CREATE NAMESPACE acme.new", "CREATE VIEW acme.v AS SELECT 1"):
+    for other in ("TRUNCATE TABLE acme.orders.history", "CREATE VIEW acme.v AS SELECT 1"):
         with pytest.raises(AnalysisException, match="does not support"):
             spark.sql(other)
     assert files(url) == before
@@ -335,3 +338,76 @@ def test_a_view_and_a_file_take_rows_of_a_topic(spark: SparkSession, tmp_path: P
     spark.catalog.dropTempView("of_a_catalog")
     spark.sql("SELECT * FROM acme.orders").write.parquet(str(tmp_path / "copy"))
     assert spark.read.parquet(str(tmp_path / "copy")).count() == 30
+
+
+def test_tenants_are_namespaces_of_a_catalog_that_says_so(spark_session: SparkSession, tmp_path: Path):
+    base = (tmp_path / "base").as_uri()
+    for tenant in ("globex", "initech"):
+        (tmp_path / "base" / tenant).mkdir(parents=True)
+    orders = TopicArchive(f"{base}/globex")
+    orders.add([Sample(b"theirs")] * 3)
+    TopicArchive(f"{base}/globex", "orders", "fix", ForkPoint(orders.vid, 1)).add([Sample(b"fixed")])
+    TopicArchive(f"{base}/initech", "globex").add([Sample(b"ours")])  # a topic with the name of a tenant
+    spark = with_catalog(spark_session.newSession(), "all", url=f"{base}/", tenants="true")
+    assert [row.namespace for row in spark.sql("SHOW NAMESPACES IN all").collect()] == ["globex", "initech"]
+    assert [row.tableName for row in spark.sql("SHOW TABLES IN all.initech").collect()] == ["globex"]
+    for table, count in (
+        ("all.globex.orders", 3),
+        ("all.globex.orders VERSION AS OF 1", 3),
+        ("all.globex.orders.branch_fix", 4),
+        ("all.globex.orders.history", 1),
+        ("all.initech.globex", 1),
+        ("all.initech.globex.branch_main", 1),
+    ):
+        assert spark.sql(f"SELECT * FROM {table}").count() == count
+    join = "SELECT a.value, b.value FROM all.globex.orders a JOIN all.initech.globex b USING (seq)"
+    assert spark.sql(join).collect() == [(b"theirs", b"ours")]
+    spark.sql("USE all.globex")
+    assert spark.sql("SELECT * FROM orders").count() == 3
+    for name in ("orders", "globex.globex", "initech.orders", "Globex.orders", "`../base/globex`.orders", "globex.a.b.c"):
+        with pytest.raises(AnalysisException, match="TABLE_OR_VIEW_NOT_FOUND"):
+            sql(spark, "SELECT * FROM", f"all.{name}")
+    for name in ("all", "all.`..`", "all.globex.orders"):
+        with pytest.raises(AnalysisException, match="SCHEMA_NOT_FOUND|MISSING_CATALOG_ABILITY|NAMESPACE"):
+            sql(spark, "SHOW TABLES IN", name)
+
+
+def test_a_catalog_of_one_remote_has_no_namespaces_and_none_is_made_or_dropped(spark: SparkSession, url: str):
+    before = files(url)
+    assert spark.sql("SHOW NAMESPACES IN acme").collect() == []
+    for statement in (
+        "CREATE NAMESPACE acme.new",
+        "DROP NAMESPACE acme.orders CASCADE",
+        "COMMENT ON NAMESPACE acme.orders IS 'text'",
+    ):
+        assert refusal(partial(sql, spark, statement)) == READ_ONLY
+    odd = with_catalog(spark, "maybe", url=url, tenants="maybe")
+    assert refusal(partial(sql, odd, "SHOW TABLES IN maybe")) == (
+        "InvalidOption: option tenants: 'maybe' is neither true nor false"
+    )
+    assert files(url) == before
+
+
+def test_no_option_moves_a_table_of_a_tag_to_another_version(spark: SparkSession):
+    for option, text in (("versionAsOf", "1"), ("timestampAsOf", "2023-11-15")):
+        read = partial(spark.read.option(option, text).table, "acme.orders.tag_audit")
+        if SPARK < (4, 0):
+            line = f"InvalidOption: option {option.lower()}: no table of a catalog takes it. Hint: read another version"
+            assert refusal(read).startswith(line)
+        else:
+            with pytest.raises(AnalysisException, match="TABLE_OR_VIEW_NOT_FOUND"):
+                read()
+
+
+@pytest.mark.long
+def test_a_listing_of_many_segments_comes_whole(spark_session: SparkSession, tmp_path: Path):
+    """The objects of the segments are not there, because a listing needs none."""
+    archive = TopicArchive((tmp_path / "remote").as_uri())
+    ref = archive.add([Sample(b"record")])
+    store, count = archive.store, 12_000
+    opened = open_load(Volumes(store), LoadRequest("many"), writer_id="test", now_ms=NOW_MS)
+    refs = tuple(replace(ref, sid=Sid.new(NOW_MS), first_seq=seq, last_seq=seq) for seq in range(1, count + 1))
+    publish_load(Volumes(store), opened, [LoadedPart(0, count, refs)], writer_id="test", now_ms=NOW_MS)
+    spark = with_catalog(spark_session, "many", url=store.url)
+    listed = spark.sql("SELECT segment, first_seq FROM many.many.segments").collect()
+    assert listed == [(str(ref.sid), ref.first_seq) for ref in refs]

@@ -67,6 +67,7 @@ def spark(spark_session: SparkSession, url: str) -> SparkSession:
     """Return a session of its own with the catalogs `acme` and `frozen`, and the view `new_values`."""
     session = with_catalog(spark_session.newSession(), "acme", url=url)
     session.sql("CREATE TEMPORARY VIEW new_values AS SELECT 'viewed' AS value")
+    session.sql("SHOW TABLES IN acme")  # Spark loads a catalog with the settings of the session that is active
     return with_catalog(session, "frozen", url=url, versionAsOf="1")
 
 
