@@ -66,7 +66,6 @@ final class CatalogTable extends SeglogTable implements SupportsWrite, Truncatab
             String shown = question.isFeed() ? " shows changes" : " shows a past state";
             throw SeglogCatalog.refused(name + shown, "insert into the topic, or into a branch of it");
         }
-        SeglogProvider.checkWrites();
         return new CatalogWrite(question.writing(write.options()));
     }
 

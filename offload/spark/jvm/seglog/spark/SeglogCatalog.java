@@ -197,11 +197,16 @@ public final class SeglogCatalog implements TableCatalog, SupportsNamespaces {
         return namespace.length == 0 ? listNamespaces() : new String[0][];
     }
 
-    /** Nothing tells of a tenant that has no objects yet, so every name of a tenant is one. A topic may be one as well. */
+    /** A tenant is there if it has a topic, and a topic is a namespace of its branches, tags and listings. */
     @Override
     public Map<String, String> loadNamespaceMetadata(String[] namespace) throws NoSuchNamespaceException {
-        if (namespace.length > (hasTenants ? 2 : 1) || (namespace.length > 0 && !isTenant(namespace))) {
-            throw new NoSuchNamespaceException(namespace);
+        int depth = namespace.length - (hasTenants ? 1 : 0);
+        if (namespace.length > 0) {
+            String topic = depth == 0 ? "*" : namespace[namespace.length - 1];
+            boolean isNamed = isTenant(namespace) && depth <= 1;
+            if (!isNamed || Listing.of(name, "topics", options(namespace, topic)).texts().isEmpty()) {
+                throw new NoSuchNamespaceException(namespace);
+            }
         }
         return Map.of();
     }

@@ -4,8 +4,8 @@ import java.io.IOException;
 import java.nio.ByteBuffer;
 import java.nio.charset.StandardCharsets;
 import java.util.ArrayList;
+import java.util.HashMap;
 import java.util.List;
-import java.util.Map;
 import org.apache.hadoop.fs.FSDataInputStream;
 import org.apache.hadoop.fs.FileRange;
 import org.apache.spark.api.python.PythonFunction;
@@ -39,7 +39,7 @@ final class Shim4 implements Shim {
     private static PythonFunction pythonClass() {
         byte[] pickle = "coffload.spark.source\nPythonDataSource\n.".getBytes(StandardCharsets.US_ASCII);
         return new SimplePythonFunction(
-                pickle, Map.of(), List.of(), PlannerCommand.workers(), Planner.python(), List.of(), null);
+                pickle, new HashMap<>(), List.of(), PlannerCommand.workers(), Planner.python(), List.of(), null);
     }
 
     @Override
