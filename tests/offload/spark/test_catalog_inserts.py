@@ -7,6 +7,7 @@ from functools import partial
 from pathlib import Path
 
 import pytest
+from pyspark.errors import AnalysisException
 from pyspark.sql import SparkSession
 
 from catalog import Branches, Volumes
@@ -154,3 +155,26 @@ def test_spark_3_5_refuses_in_one_line(spark: SparkSession, url: str) -> None:
     assert refusal(spark.sql("SELECT 'x' AS value").writeTo("acme.events").append).startswith(start)
     assert refusal(partial(sql, spark, "INSERT OVERWRITE acme.events SELECT 'x' AS value")) == READ_ONLY
     assert shown(url) == before
+
+
+@needs_python_sources
+@pytest.mark.long
+def test_a_catalog_of_tenants_on_an_s3_server_reads_and_appends(spark_session: SparkSession, s3_remote: str) -> None:
+    orders = TopicArchive(f"{s3_remote}/globex")
+    orders.add([Sample(b"one", "eu"), Sample(b"two")])
+    load(open_store(f"{s3_remote}/initech"), [[b"first"]], LoadRequest("events"))
+    spark = with_catalog(spark_session.newSession(), "s3", url=s3_remote, tenants="true")
+    assert [row.namespace for row in spark.sql("SHOW NAMESPACES IN s3").collect()] == ["globex", "initech"]
+    assert [row.tableName for row in spark.sql("SHOW TABLES IN s3.globex").collect()] == ["orders"]
+    spark.sql("INSERT INTO s3.initech.events SELECT value, tag FROM s3.globex.orders WHERE tag = 'eu'")
+    spark.sql("INSERT INTO s3.initech.events (value) VALUES ('last')")
+    found = spark.sql("SELECT value, tag, lsn FROM s3.initech.events ORDER BY seq").collect()
+    assert found == [(b"first", None, 1), (b"one", "eu", 2), (b"last", None, 3)]
+    assert spark.sql("SELECT * FROM s3.initech.events VERSION AS OF 2").count() == 2
+    assert spark.sql("SELECT lsn FROM s3.initech.events.history").collect() == [(3,), (2,), (1,)]
+    refused = refusal(partial(sql, spark, "INSERT INTO s3.globex.orders (value) VALUES ('x')"))
+    assert refused.startswith("WrittenByLog: orders is written by the log of test ")
+    spark.sql("USE s3.initech")
+    assert spark.sql("SELECT count(*) FROM events").collect() == [(3,)]
+    with pytest.raises(AnalysisException, match="SCHEMA_NOT_FOUND"):
+        spark.sql("USE s3.nobody")

@@ -6,6 +6,7 @@ import java.nio.charset.StandardCharsets;
 import java.util.ArrayList;
 import java.util.HashMap;
 import java.util.List;
+import java.util.Map;
 import org.apache.hadoop.fs.FSDataInputStream;
 import org.apache.hadoop.fs.FileRange;
 import org.apache.spark.api.python.PythonFunction;
@@ -38,8 +39,10 @@ final class Shim4 implements Shim {
     /** Return the source in Python as `register` of the Python package pickles it: by its name. */
     private static PythonFunction pythonClass() {
         byte[] pickle = "coffload.spark.source\nPythonDataSource\n.".getBytes(StandardCharsets.US_ASCII);
+        Map<String, String> environment = new HashMap<>(); // Spark adds its own variables
+        ExecutorVariables.putInto(environment);
         return new SimplePythonFunction(
-                pickle, new HashMap<>(), List.of(), PlannerCommand.workers(), Planner.python(), List.of(), null);
+                pickle, environment, List.of(), PlannerCommand.workers(), Planner.python(), List.of(), null);
     }
 
     @Override
