@@ -2,7 +2,7 @@
 
 REGISTER-1  Both readers are `seglog`, and Spark prefers the one in the JVM. That one hands all writes, and loads with
     option("reader", "python"), to Python. It finds Python under a second name, because Spark registers no source in
-    Python under a name that a jar on `spark.jars` has.
+    Python under a name that a jar on `spark.jars` has. A session without that source gets it from the jar.
 REGISTER-2  The jar joins the class loader of the driver's application, because Spark's own threads look there for the
     classes of metrics. `addJar` brings it to executors of other processes.
 REGISTER-3  Without the jar, without access to the driver's JVM, on another Spark, or without a planner, the reader in

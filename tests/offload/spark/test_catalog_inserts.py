@@ -178,3 +178,23 @@ def test_a_catalog_of_tenants_on_an_s3_server_reads_and_appends(spark_session: S
     assert spark.sql("SELECT count(*) FROM events").collect() == [(3,)]
     with pytest.raises(AnalysisException, match="SCHEMA_NOT_FOUND"):
         spark.sql("USE s3.nobody")
+
+
+@needs_python_sources
+@pytest.mark.long
+def test_an_insert_whose_task_fails_shows_nothing_and_appends_each_record_once_when_it_runs_again(
+    spark: SparkSession, url: str
+) -> None:
+    before = shown(url), commits(url)
+    for tag in ("if(id = 99, repeat('x', 70000), 'ok')", "'ok'", "'ok'"):
+        view = spark.range(0, 100, 1, 2).selectExpr("cast(id AS string) AS value", f"{tag} AS tag")
+        view.createOrReplaceTempView("inserted")
+        statement = "INSERT INTO acme.events WITH (idempotencyKey = 'one') SELECT * FROM inserted"
+        if "repeat" in tag:
+            line = "InvalidRow: the row of record 101: tag has more than 65535 bytes; nothing was written"
+            assert refusal(partial(sql, spark, statement)) == line
+            assert (shown(url), commits(url)) == before
+        else:
+            spark.sql(statement)
+            added = [(b"%d" % number, "ok") for number in range(100)]
+            assert (shown(url), commits(url)) == ([*before[0], *added], before[1] + 1)

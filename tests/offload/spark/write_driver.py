@@ -1,4 +1,4 @@
-"""A driver that writes with a fault: `URL FAULT PLACE KEY COUNT`. Without --master, it has `local[2,4]`.
+"""A driver that writes with a fault: `URL FAULT PLACE KEY COUNT HOW`. HOW is save or insert. Without --master, it has `local[2,4]`.
 
 The rows are in four partitions. It prints OK if the write has succeeded. A fault may kill it, and all that it started.
 """
@@ -30,11 +30,17 @@ def rows(spark: SparkSession, count: int) -> DataFrame:
     return spark.range(0, count, 1, PARTITIONS).selectExpr("concat('value ', id) AS value")
 
 
-def write(frame: DataFrame, url: str, key: str) -> None:
+def write(frame: DataFrame, url: str, key: str, how: str = "save") -> None:
+    if how == "insert":
+        frame.sparkSession.conf.set("spark.sql.catalog.acme", "seglog.spark.SeglogCatalog")
+        frame.sparkSession.conf.set("spark.sql.catalog.acme.url", url)
+        frame.createOrReplaceTempView("new_rows")
+        frame.sparkSession.sql(f"INSERT INTO acme.orders WITH (idempotencyKey = '{key}') SELECT * FROM new_rows")
+        return
     frame.write.format("seglog").options(topic="orders", idempotencyKey=key).mode("append").save(url)
 
 
-def main(url: str, fault: str, place: str, key: str, count: str) -> None:
+def main(url: str, fault: str, place: str, key: str, count: str, how: str = "save") -> None:
     builder = SparkSession.builder
     if "killed" in fault:
         assert os.getsid(0) == os.getpid(), "a driver that is to be killed has a session of its own"
@@ -45,7 +51,7 @@ def main(url: str, fault: str, place: str, key: str, count: str) -> None:
     spark = builder.getOrCreate()
     assert register(spark) == "jvm"
     spark.dataSource.register(faulty_source(fault, Path(place)))
-    write(rows(spark, int(count)), url, key)
+    write(rows(spark, int(count)), url, key, how)
     print("OK")
 
 
