@@ -191,9 +191,9 @@ class LoadRequest:
 
     `key` is the idempotency key, empty if there is none. `rows` has partition and number of rows of each partition that
     has any, ascending. None means that the rows were not counted. Then only partition 0 may have any. `take_over` lets
-    the load write where a log writes, and with `unless_running` only if that log seems to have ended (LOAD-8). `codec` is
-    a name, None for the topic's own.
-    `kms_key_id` is the key of all objects of the load, empty for the bucket's own choice.
+    the load write where a log writes, and with `unless_running` only if that log seems to have ended (LOAD-8).
+    `codec` is a name, None for the topic's own. `kms_key_id` is the key of all objects of the load, empty for the
+    bucket's own choice.
     """
 
     topic: str

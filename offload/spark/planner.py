@@ -163,7 +163,8 @@ class Planner:
     def _remote(self, options: ReadOptions) -> Remote:
         return self._opened(options.url, options.kms_key_id)
 
-    def _opened(self, *key: str) -> Remote:
+    def _opened(self, url: str, kms_key_id: str) -> Remote:
+        key = url, kms_key_id
         remote = self._remotes.pop(key, None) or Remote.open(*key)
         self._remotes[key] = remote
         if len(self._remotes) > _REMOTES:

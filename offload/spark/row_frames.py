@@ -47,7 +47,7 @@ _MICROSECONDS = pa.timestamp("us", tz="UTC")
 def check_columns(columns: Mapping[str, str]) -> None:
     """Check the names and Spark types of a DataFrame's columns. Raises `InvalidOption`."""
     if "value" not in map(str.lower, columns):
-        hint = "name one so: df.withColumnRenamed(\"…\", \"value\"), or INSERT INTO … (value, tag)"
+        hint = 'name one so: df.withColumnRenamed("…", "value"), or INSERT INTO … (value, tag)'
         raise InvalidOption("schema", "there is no column value", hint=hint)
     for name, kind in columns.items():
         kinds = _COLUMNS.get(name.lower())
@@ -65,8 +65,8 @@ def check_columns(columns: Mapping[str, str]) -> None:
 class RowFrames:
     """Makes frames of Arrow batches, from the seq `next_seq` on. It is used once.
 
-    `newest_ms` is the time before which no row may be. `start_ms` is the time of rows without one. `most_value_bytes` is
-    what a record has room for.
+    `newest_ms` is the time before which no row may be. `start_ms` is the time of rows without one. A value
+    has at most `most_value_bytes`.
     """
 
     topic: str

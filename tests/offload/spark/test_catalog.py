@@ -359,16 +359,23 @@ def test_tenants_are_namespaces_of_a_catalog_that_says_so(spark_session: SparkSe
         ("all.initech.globex", 1),
         ("all.initech.globex.branch_main", 1),
     ):
-        assert spark.sql(f"SELECT * FROM {table}").count() == count
+        assert sql(spark, "SELECT * FROM", table).count() == count
     join = "SELECT a.value, b.value FROM all.globex.orders a JOIN all.initech.globex b USING (seq)"
     assert spark.sql(join).collect() == [(b"theirs", b"ours")]
     spark.sql("USE all.globex")
     assert spark.sql("SELECT * FROM orders").count() == 3
-    for name in ("orders", "globex.globex", "initech.orders", "Globex.orders", "`../base/globex`.orders", "globex.a.b.c"):
+    for name in (
+        "orders",
+        "globex.globex",
+        "initech.orders",
+        "Globex.orders",
+        "`../base/globex`.orders",
+        "globex.a.b.c",
+    ):
         with pytest.raises(AnalysisException, match="TABLE_OR_VIEW_NOT_FOUND"):
             sql(spark, "SELECT * FROM", f"all.{name}")
     for name in ("all", "all.`..`", "all.globex.orders"):
-        with pytest.raises(AnalysisException, match="SCHEMA_NOT_FOUND|MISSING_CATALOG_ABILITY|NAMESPACE"):
+        with pytest.raises(AnalysisException, match=r"SCHEMA_NOT_FOUND|NAMESPACE"):
             sql(spark, "SHOW TABLES IN", name)
 
 

@@ -150,7 +150,9 @@ def test_what_a_table_does_not_take_is_refused_and_changes_nothing(spark: SparkS
 @pytest.mark.skipif(SPARK >= (4, 0), reason="Spark 4 writes")
 def test_spark_3_5_refuses_in_one_line(spark: SparkSession, url: str) -> None:
     before = shown(url)
-    start = "NotInstalled: writes and option reader=python need sources in Python, which Spark has since version 4. Hint: "
+    start = (
+        "NotInstalled: writes and option reader=python need sources in Python, which Spark has since version 4. Hint: "
+    )
     assert refusal(partial(sql, spark, "INSERT INTO acme.events (value) VALUES ('x')")).startswith(start)
     assert refusal(spark.sql("SELECT 'x' AS value").writeTo("acme.events").append).startswith(start)
     assert refusal(partial(sql, spark, "INSERT OVERWRITE acme.events SELECT 'x' AS value")) == READ_ONLY

@@ -1,4 +1,4 @@
-"""Statements of Iceberg's and Delta's own pages about Spark SQL, through `spark-sql --packages`, as an analyst starts it.
+"""Statements of Iceberg's and Delta's pages about Spark SQL, through `spark-sql --packages`, as an analyst starts it.
 
 They are as those pages have them, but for names, columns and times. Nothing registers the source in Python here.
 """

@@ -135,7 +135,7 @@ def test_a_seq_that_the_record_gets_is_accepted(spark_session: SparkSession, url
 def test_a_topic_of_a_log_is_refused(spark_session: SparkSession, url: str) -> None:
     TopicArchive(url).add([Sample(b"of a log")])
     line = refusal(partial(save, rows(spark_session, 3, 1).select("value"), url))
-    assert line.startswith("WrittenByLog: orders is written by the log of test (newest commit: lsn 1); nothing was writ")
+    assert line.startswith("WrittenByLog: orders is written by the log of test (newest commit: lsn 1); nothing was ")
     assert "Hint: write to a branch of orders" in line
     save(rows(spark_session, 3, 1).select("value"), url, branch="bulk")
     assert values(open_store(url)) == [b"of a log"]
@@ -146,7 +146,9 @@ def test_a_topic_of_a_log_is_refused(spark_session: SparkSession, url: str) -> N
 
 @pytest.mark.long
 def test_an_error_of_a_task_and_of_the_commit_is_one_line(spark_session: SparkSession, url: str) -> None:
-    frame = spark_session.range(0, 6, 1, 2).selectExpr("if(id = 4, repeat('x', 70000), 'v') AS tag", "'v' AS value", "id")
+    frame = spark_session.range(0, 6, 1, 2).selectExpr(
+        "if(id = 4, repeat('x', 70000), 'v') AS tag", "'v' AS value", "id"
+    )
     assert refusal(partial(save, frame.select("tag", "value"), url)) == (
         "InvalidRow: the row of record 5: tag has more than 65535 bytes; nothing was written"
     )
@@ -168,8 +170,8 @@ def test_a_value_that_no_block_takes_is_refused_before_anything_is_uploaded(url:
         [sys.executable, "-c", _LONG_VALUES, url, str(most)], capture_output=True, text=True, timeout=300, check=False
     )
     assert done.stdout.splitlines()[-2:] == [
-        f"InvalidRow: partition 1 has a value of {most + 1} bytes, and a record takes {most}; nothing was written. Hint: "
-        "split such values, or keep them in the bucket and write their keys; "
+        f"InvalidRow: partition 1 has a value of {most + 1} bytes, and a record takes {most}; nothing was written. "
+        "Hint: split such values, or keep them in the bucket and write their keys; "
         f'df.where("octet_length(value) > {most}") finds them',
         "False",
     ], done.stderr

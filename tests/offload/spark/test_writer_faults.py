@@ -73,7 +73,9 @@ def answer_is_lost(spark_session: SparkSession, tmp_path: Path) -> Iterator[None
     spark_session.dataSource.register(PythonDataSource)
 
 
-def driven(remote: Remote, fault: str, attempts: Path, how: str = "save", **environment: str) -> subprocess.CompletedProcess[str]:
+def driven(
+    remote: Remote, fault: str, attempts: Path, how: str = "save", **environment: str
+) -> subprocess.CompletedProcess[str]:
     """Run a driver of its own with a fault."""
     command = [sys.executable, "-m", "tests.offload.spark.write_driver"]
     return subprocess.run(
@@ -101,14 +103,11 @@ def test_a_commit_whose_answer_is_lost_is_read_back(
 
 
 @pytest.mark.soak(part=9)
-@pytest.mark.parametrize(
-    ("fault", "how"),
-    [("task before", "save"), ("task within", "save"), ("task dies", "insert"), ("task after", "save")],
-)
+@pytest.mark.parametrize("fault", ["task before", "task within", "task dies", "task after"])
 def test_a_task_that_fails_is_tried_again_and_its_first_attempt_leaves_nothing_visible(
-    loaded: Remote, attempts: Path, fault: str, how: str
+    loaded: Remote, attempts: Path, fault: str
 ) -> None:
-    done = driven(loaded, fault, attempts, how)
+    done = driven(loaded, fault, attempts)
     assert done.stdout.splitlines()[-1:] == ["OK"], done.stderr
     assert {path.name for path in attempts.iterdir()} == {"attempt 0 began", "attempt 1 began", "attempt 1 ended"}
     loaded.check(copies=2, commits=2)
@@ -117,12 +116,11 @@ def test_a_task_that_fails_is_tried_again_and_its_first_attempt_leaves_nothing_v
 
 
 @pytest.mark.soak(part=9)
-@pytest.mark.parametrize("how", ["save", "insert"])
 @pytest.mark.parametrize("fault", ["killed before", "killed after"])
 def test_a_driver_that_is_killed_at_the_commit_leaves_each_record_once_when_the_job_runs_again(
-    spark_session: SparkSession, loaded: Remote, attempts: Path, fault: str, how: str
+    spark_session: SparkSession, loaded: Remote, attempts: Path, fault: str
 ) -> None:
-    done = driven(loaded, fault, attempts, how)
+    done = driven(loaded, fault, attempts)
     assert done.returncode == -signal.SIGKILL, done.stderr
     is_there = fault == "killed after"
     loaded.check(copies=1 + is_there, commits=1 + is_there)
@@ -130,6 +128,22 @@ def test_a_driver_that_is_killed_at_the_commit_leaves_each_record_once_when_the_
     for _ in range(2):
         write(rows(spark_session, COUNT), loaded.url, KEY)
         loaded.check(copies=2, commits=2)
+
+
+@pytest.mark.long
+def test_an_insert_into_a_table_of_a_catalog_meets_the_same_faults(
+    spark_session: SparkSession, loaded: Remote, attempts: Path
+) -> None:
+    killed = driven(loaded, "killed before", attempts, "insert")
+    assert killed.returncode == -signal.SIGKILL, killed.stderr
+    loaded.check(copies=1, commits=1)
+    assert loaded.data_objects() == 2 * PARTITIONS
+    done = driven(loaded, "task dies", attempts, "insert")
+    assert done.stdout.splitlines()[-1:] == ["OK"], done.stderr
+    assert {path.name for path in attempts.iterdir()} == {"attempt 0 began", "attempt 1 began", "attempt 1 ended"}
+    loaded.check(copies=2, commits=2)
+    write(rows(spark_session, COUNT), loaded.url, KEY)  # a save with the key of the insert
+    loaded.check(copies=2, commits=2)
 
 
 @pytest.mark.soak(part=9)

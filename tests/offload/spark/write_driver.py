@@ -1,6 +1,7 @@
-"""A driver that writes with a fault: `URL FAULT PLACE KEY COUNT HOW`. HOW is save or insert. Without --master, it has `local[2,4]`.
+"""A driver that writes with a fault: `URL FAULT PLACE KEY COUNT HOW`. Without --master, it has `local[2,4]`.
 
-The rows are in four partitions. It prints OK if the write has succeeded. A fault may kill it, and all that it started.
+HOW is `save` or `insert`. The rows are in four partitions. It prints OK if the write has succeeded. A fault may kill
+it and all that it started.
 """
 
 from __future__ import annotations
@@ -35,7 +36,8 @@ def write(frame: DataFrame, url: str, key: str, how: str = "save") -> None:
         frame.sparkSession.conf.set("spark.sql.catalog.acme", "seglog.spark.SeglogCatalog")
         frame.sparkSession.conf.set("spark.sql.catalog.acme.url", url)
         frame.createOrReplaceTempView("new_rows")
-        frame.sparkSession.sql(f"INSERT INTO acme.orders WITH (idempotencyKey = '{key}') SELECT * FROM new_rows")
+        words = ("INSERT INTO acme.orders WITH (idempotencyKey = '", key, "') SELECT * FROM new_rows")
+        frame.sparkSession.sql("".join(words))
         return
     frame.write.format("seglog").options(topic="orders", idempotencyKey=key).mode("append").save(url)
 
