@@ -106,7 +106,8 @@ class RowFrames:
         if values.null_count:
             self._refuse("value", "is null", values.is_null())
         too_long = pc.greater(pc.binary_length(values), self.most_value_bytes)
-        self._refuse("value", f"has more than {self.most_value_bytes} bytes", too_long, "split it, or write its key")
+        hint = "split it, or keep it elsewhere and write its place"
+        self._refuse("value", f"has more than {self.most_value_bytes} bytes", too_long, hint)
         if "topic" in columns:
             wrong = pc.fill_null(pc.not_equal(columns["topic"], self.topic), True)
             self._refuse("topic", f"is not {self.topic}", wrong)

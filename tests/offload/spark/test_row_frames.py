@@ -14,7 +14,7 @@ from offload.load import InvalidRow
 from offload.spark.row_frames import RowFrames, check_columns
 from seglog import Record
 from seglog.format.frame import read_header, record_of
-from seglog.format.frames import take_apart
+from seglog.format.frames import Frames, take_apart
 
 START_MS, NEWEST_MS = 1_700_000_000_000, 1_600_000_000_000
 
@@ -127,3 +127,15 @@ def test_a_large_batch_has_dense_seqs() -> None:
 def test_a_schema_that_no_record_can_hold_is_refused(columns: dict[str, str], message: str) -> None:
     with pytest.raises(InvalidOption, match=message):
         check_columns(columns)
+
+
+@pytest.mark.parametrize("kind", [pa.binary(), pa.string()])
+def test_a_value_is_as_long_as_a_block_takes_and_no_longer(kind: pa.DataType) -> None:
+    def frames(*values: str) -> list[Frames]:
+        rows = pa.RecordBatch.from_arrays([pa.array(values, kind)], names=["value"])
+        return list(RowFrames("orders", 5, START_MS, NEWEST_MS, most_value_bytes=4).frames([rows]))
+
+    assert len(frames("four", "", "üü")) == 1
+    with pytest.raises(InvalidRow, match=r"record 6: value has more than 4 bytes; nothing was written") as caught:
+        frames("four", "üüü")
+    assert caught.value.hint == "split it, or keep it elsewhere and write its place"

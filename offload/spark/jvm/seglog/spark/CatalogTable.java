@@ -12,8 +12,8 @@ import org.apache.spark.sql.util.CaseInsensitiveStringMap;
 /**
  * The records of a topic, as a catalog has them: at the version that the catalog pinned when Spark found the table.
  *
- * <p>It takes appends. It claims to take overwrites as well, so that Spark lets it refuse them in its own words. Most of
- * them the catalog refuses first.
+ * <p>It takes appends. It claims to take overwrites as well, so that Spark lets it refuse them in its own words. The
+ * catalog refuses most of them first.
  */
 final class CatalogTable extends SeglogTable implements SupportsWrite, TruncatableTable {
     private final String name;

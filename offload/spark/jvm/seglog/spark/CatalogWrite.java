@@ -8,7 +8,7 @@ import org.apache.spark.sql.connector.write.V1Write;
 import org.apache.spark.sql.connector.write.WriteBuilder;
 import org.apache.spark.sql.sources.InsertableRelation;
 
-/** An {@code INSERT INTO} a table of a catalog. Spark hands it all rows as one DataFrame, which a {@link Load} needs. */
+/** An {@code INSERT INTO} a table of a catalog. Spark hands it all rows as one DataFrame, as a {@link Load} needs. */
 record CatalogWrite(Map<String, String> options) implements SupportsOverwriteV2, SupportsDynamicOverwrite, V1Write {
     @Override
     public V1Write build() {

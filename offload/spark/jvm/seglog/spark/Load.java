@@ -114,13 +114,17 @@ final class Load {
     private static List<Row> counted(Dataset<Row> rows, boolean byTopic) {
         Column partition = functions.spark_partition_id().as("partition");
         Column topic = byTopic ? functions.coalesce(rows.col(TOPIC), functions.lit("")) : functions.lit("");
-        return rows.select(partition, topic.as(TOPIC), functions.octet_length(rows.col(VALUE)).as(VALUE))
+        Column value = rows.col(Arrays.stream(rows.columns())
+                .filter(VALUE::equalsIgnoreCase)
+                .findFirst()
+                .orElse(VALUE));
+        return rows.select(partition, topic.as(TOPIC), functions.octet_length(value).as(VALUE))
                 .groupBy("partition", TOPIC)
                 .agg(functions.count(functions.lit(1)), functions.max(VALUE))
                 .collectAsList();
     }
 
-    /** Return for each topic the rows of each partition that has any. Without topics, the empty text is the only one. */
+    /** Return for each topic the rows of each partition that has any. Without topics, the empty text is the topic. */
     private static TreeMap<String, TreeMap<Integer, Long>> byTopics(List<Row> counts, boolean byTopic) {
         TreeMap<String, TreeMap<Integer, Long>> found = new TreeMap<>();
         if (!byTopic) {

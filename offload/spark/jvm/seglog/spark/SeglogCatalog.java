@@ -26,8 +26,8 @@ import seglog.spark.CatalogTable.Version;
  * at a tag, {@code acme.orders.changes} its feed of changes, and {@code acme.orders.history} what the topic has beside its
  * records. The settings of the catalog are {@code url}, and options of loads, which each of its tables has.
  *
- * <p>With the setting {@code tenants=true}, the url is what the remotes of tenants have in common. Then each tenant is a
- * namespace, and its tables are those of a catalog of its own: {@code acme.globex.orders.branch_fix}.
+ * <p>With the setting {@code tenants=true}, the url is what the remotes of tenants have in common. Then each tenant is
+ * a namespace, and its tables are those of a catalog of its own: {@code acme.globex.orders.branch_fix}.
  */
 public final class SeglogCatalog implements TableCatalog, SupportsNamespaces {
     private static final String BRANCH = "branch_";
