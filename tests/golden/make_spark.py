@@ -202,8 +202,8 @@ def messages() -> dict[str, list[dict[str, Any]]]:
         "load_call": [{"id": 9, "call": "load", "columns": {"value": "string"}, "options": OPTIONS}],
         "load_answer": [{"id": 9, "most_value_bytes": 66847494}],
         "feed_answer": [
-            {"id": 10, "plan": counts | {"tasks": 1, "rows": FEED.rows, "bytes": FEED.raw_bytes}},
-            {"id": 10, "task": encode_task(FEED)},
+            {"id": 9, "plan": counts | {"tasks": 1, "rows": FEED.rows, "bytes": FEED.raw_bytes}},
+            {"id": 9, "task": encode_task(FEED)},
         ],
         "error": [{"id": 2, "error": error}],
     }
