@@ -96,7 +96,7 @@ def shared_seq(left: State, right: State) -> int:
             if span.vid == other.vid:
                 lsn = min(span.last_lsn, other.last_lsn)
                 heads = [span.cut_seq, other.cut_seq, left.snapshot.max_seq, right.snapshot.max_seq]
-                common = left.past.at(span.vid, lsn)
+                common = left.past.at(span.vid, lsn) or right.past.at(span.vid, lsn)  # GC may have passed it in one
                 since = [[past.commit for past in state.past.after(span.vid, lsn)] for state in (left, right)]
                 if common is not None:
                     heads.append(_head_seq(common.commit.bounds.head_seq, *map(_heads_back, since)))

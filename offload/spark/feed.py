@@ -180,7 +180,7 @@ def _by_commit(before: Snapshot, after: Snapshot, commit: Commit, reader: ColdRe
 def _crossed(before: Snapshot, after: Snapshot, volumes: Volumes, reader: ColdReader) -> Iterator[_Changed]:
     """Yield the difference of two volumes' states (CHANGE-3). Above the shared seq, equal seqs are other records."""
     states = [State(state, volumes.history(state.vid, state.lsn)) for state in (before, after)]
-    shared = shared_seq(*states)
+    shared = shared_seq(*states) if _is_known(*(state.past for state in states)) else 0
     left, right = _apart(before.segments, after.segments, lambda view: view)
     for view, entries in _less(left, right, reader):
         for part, kind in _split(view, entries, shared, ChangeKind.DELETE, ChangeKind.TRUNCATE):
@@ -188,6 +188,16 @@ def _crossed(before: Snapshot, after: Snapshot, volumes: Volumes, reader: ColdRe
     for view, entries in _less(right, left, reader, shared):
         for part, kind in _split(view, entries, shared, ChangeKind.UNDELETE, ChangeKind.APPEND):
             yield _Changed(_showing(view, part), Change(kind, after.lsn))
+
+
+def _is_known(left: History, right: History) -> bool:
+    """Tell whether no commit since the common point is collected. It may have been a truncation, as in SLOSS-3."""
+    ends = {span.vid: (span.first_lsn, span.last_lsn) for span in right.spans}
+    for span in left.spans:
+        if span.vid in ends:
+            first, last = ends[span.vid]
+            return max(span.first_lsn, first) <= min(span.last_lsn, last) + 1
+    return False
 
 
 def _split(

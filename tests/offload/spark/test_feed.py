@@ -331,6 +331,38 @@ def test_a_start_that_gc_has_passed_is_refused_and_the_feed_begins_with_what_is_
             feed(url, startingVersion=oldest)
 
 
+def test_a_promotion_replaces_records_also_if_gc_has_passed_the_fork(tmp_path: Path, url: str):
+    """The former main keeps no commit from which the branch began, so equal seqs may be other records."""
+    with closing(open_store(url)) as store, opened(tmp_path / "log", store) as (log, archive):
+        ship(archive, log, "orders", b"one", b"two")
+        archive.restore("orders", to="head", name="b")
+        ship(archive, log, "orders", b"three", b"four")
+        ship(archive, log, "orders", b"five")
+        _collect(archive)
+        ship(archive, log, "orders@b", b"other")
+        seen = archive.history.diff("orders", "orders@b")
+        assert (seen.shared_seq, seen.left.appended, seen.right.appended) == (2, 3, 1)
+        main = archive.history.snapshot("orders")
+        archive.branches.promote_branch("orders", "b", keep="old", leave=True)
+        rows = feed(url, startingVersion=f"{main.lsn + 1}@{main.vid}")
+        kinds = {(row["_change"], row["seq"], row["value"]) for row in rows}
+        assert kinds == {("truncate", 4, None), ("truncate", 5, None), ("append", 3, b"other")}
+
+
+def test_a_truncation_that_gc_has_taken_hides_no_other_record(tmp_path: Path, url: str):
+    with closing(open_store(url)) as store, opened(tmp_path / "log", store) as (log, archive):
+        ship(archive, log, "orders", b"one", b"two")
+        archive.restore("orders", to="head", name="b")
+        archive.truncate("orders", 2)
+        ship(archive, log, "orders", b"second")
+        _collect(archive)
+        main = archive.history.snapshot("orders")
+        ship(archive, log, "orders@b", b"three")
+        archive.branches.promote_branch("orders", "b", keep="old", leave=True)
+        rows = feed(url, startingVersion=f"{main.lsn + 1}@{main.vid}")
+        assert {(row["_change"], row["value"]) for row in rows} >= {("append", b"two"), ("append", b"three")}
+
+
 @pytest.mark.parametrize(
     ("options", "option"),
     [
