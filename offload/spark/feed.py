@@ -1,13 +1,14 @@
 """The feed of changes: what each commit of one topic did to its records, as parts of a plan.
 
-CHANGE-1  A row is a record that one commit changed: `append` and `undelete` come with the record, `delete`, `truncate`
-    and `evict` with its seq alone. A commit has at most one row of a seq. So the newest row of each seq, by `_lsn`,
-    makes a copy of an earlier state equal to the later one.
-CHANGE-2  A feed is of the commits of one volume: the one that the name leads to. It begins after a state that GC still
-    keeps. If no start is given, it begins with the oldest one: the records of that state are its first appends. For a
-    branch, that is the state which it was forked with, and its LSN is 0.
-CHANGE-3  A start in another volume, where the name led before a promotion, gives the difference of both states as one
-    change, at the last LSN of the feed.
+CHANGE-1  A row is a record that one commit changed. An append or undelete has the whole record. A delete, truncation or
+    eviction has its seq alone. A commit has at most one row of a seq. So the newest row of each seq, by `_lsn`, makes a
+    copy of an earlier state equal to the later one.
+CHANGE-2  A feed is of the commits of one volume, to which the name leads. It begins after a state that GC still keeps.
+    If no start is given, it begins with the oldest such state, whose records are its first appends. For a branch, this
+    may be the state which it was forked with, at LSN 0.
+CHANGE-3  A start in another volume gives the difference of both states as one change, at the last LSN of the feed. The
+    name led there before a promotion. If GC took commits since the volumes parted, equal seqs count as other
+    records.
 CHANGE-4  A removal is made of ranges. It reads no data object, and an index only if its segment lacked records when it
     was made.
 CHANGE-5  A stream's micro-batch has whole commits: all that are there. If the name leads to another volume than the
@@ -51,7 +52,7 @@ _REMOVALS = {CommitKind.EVICT: ChangeKind.EVICT, CommitKind.TRUNCATE: ChangeKind
 
 @dataclass(frozen=True, slots=True)
 class _Changed:
-    """Records of one segment that a commit changed: those that the view shows, or only `entries` if they were removed.
+    """Records of one segment that a commit changed: all that the view shows, or only `entries` if they were removed.
 
     An entry is a seq less the segment's first seq.
     """
