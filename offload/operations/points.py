@@ -42,7 +42,7 @@ class PointListed:
 
     `time` is the topic's time then, `committed_at` the time of the commit. `what` tells what happened there, and `kept`
     why GC keeps the point. `records` and `bytes` count what the commit added, or the records that it names as deleted,
-    also if an earlier one deleted them. What a commit took below a seq, or from a seq on, is counted in the state before.
+    also if an earlier one deleted them. Of what it took below a seq or from a seq on, they count what was there before.
     """
 
     target: str
