@@ -99,6 +99,7 @@ class ArchiveContext:
         self.settings = settings
         self.clock = clock
         self.writer_id = host_name()
+        self.takes_over = True  # at a first append or change; a proxy takes nothing over
         self.locks = TopicLocks()
         self._cold = cold
         self._is_chosen = is_chosen

@@ -297,6 +297,9 @@ class ServeSettings:
     shared_credentials: bool = switch(
         False, "with --tenants: remotes in S3 without tenant.role_arn may use the daemon's own AWS credentials"
     )
+    proxy: bool = switch(
+        False, "show the objects of the remote to tokens that may read, and take no topic over at its first append"
+    )
     access_log: bool = switch(False, "log a line for each request")
     check_interval_ms: int = number(
         1000, "ms", 10, 3_600_000, "time between checks of triggers, retention and the disk"

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import unquote_to_bytes
 
-from catalog.errors import InvalidRemote
+from catalog.errors import AccessDenied, InvalidRemote
 from catalog.format.remotes import split_remote
 from catalog.objects.base import ObjectStore
 from offload.settings import DEFAULT, ColdSettings, OffloadSettings
@@ -39,9 +39,10 @@ def open_store(
     offload: OffloadSettings | None = None,
     credentials: CredentialSource | None = None,
 ) -> ObjectStore:
-    """Return the store behind `s3://bucket/prefix` or `file:///path`. Opens no connection yet.
+    """Return the store behind `s3://bucket/prefix`, `file:///path` or `https://host:7373`. Opens no connection yet.
 
-    `settings` are for its reads, and `offload` for its writes.
+    `settings` are for its reads, and `offload` for its writes. A store over HTTP only reads, through a proxy. The
+    variable SEGLOG_TOKEN_FILE names the file with its token, which each request reads again.
 
     S3's endpoint, region and credentials come from the standard AWS environment and configuration. If the caller gives
     `credentials`, the store asks that source instead, and never the environment. A `file:` store needs none.
@@ -53,7 +54,9 @@ def open_store(
     if parts.scheme == "s3":
         prefix = parts.path.strip("/")
         return _s3(url, parts.netloc, prefix, settings or ColdSettings(), offload or OffloadSettings(), credentials)
-    raise InvalidRemote(url, "the scheme is neither s3 nor file")
+    if parts.scheme in {"http", "https"}:
+        return _http(url, settings or ColdSettings())
+    raise InvalidRemote(url, "the scheme is none of s3, file, https and http")
 
 
 def open_prefix(url: str, profile: str | None = None, credentials: CredentialSource | None = None) -> WholePrefix:
@@ -70,6 +73,8 @@ def open_prefix(url: str, profile: str | None = None, credentials: CredentialSou
         return LocalPrefix(path_of(parts.path))
     from catalog.objects.s3_prefix import S3Prefix, session_of_profile
 
+    if parts.scheme != "s3":
+        raise InvalidRemote(url, "it only reads: name the bucket itself")
     if not parts.path.strip("/"):
         raise InvalidRemote(url, "the prefix is missing")
     session = session_of_profile(url, profile) if profile else None
@@ -158,6 +163,34 @@ def _s3(
     writes = WriteSettings(offload.checksum, storage_class, offload.sse, offload.sse_kms_key_id)
     store_url = f"s3://{bucket}/{prefix}" if prefix else f"s3://{bucket}"
     return S3Store(store_url, credentials=credentials, reads=reads, writes=writes, limit_s=settings.store_timeout_s)
+
+
+def _http(url: str, settings: ColdSettings) -> ObjectStore:
+    from catalog.objects.http import HttpStore
+
+    parts = split_remote(url)
+    path = parts.path.strip("/")
+    try:
+        is_whole = bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        is_whole = False
+    if not is_whole or (path and not all(_SEGMENT.fullmatch(part) and part != ".." for part in path.split("/"))):
+        raise InvalidRemote(url, "it has to be as https://host:7373, or as https://host:7373/tenants/NAME")
+    token_file = os.environ.get("SEGLOG_TOKEN_FILE")
+    return HttpStore(
+        url,
+        (lambda: None) if token_file is None else lambda: _token_in(token_file, url),
+        timeout_s=settings.get_timeout_s,
+        attempts=settings.get_attempts,
+        limit_s=settings.store_timeout_s,
+    )
+
+
+def _token_in(file: str, url: str) -> str:
+    try:
+        return Path(file).read_text().strip()
+    except (OSError, ValueError) as error:
+        raise AccessDenied(url, f"its token is not readable: {error}", "SEGLOG_TOKEN_FILE names its file") from error
 
 
 def _is_in(path: Path, other: Path) -> bool:

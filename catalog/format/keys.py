@@ -247,6 +247,13 @@ def index_key(vid: Vid, sid: Sid) -> Key:
     return Key(f"{vid}/segments/{sid}.index")
 
 
+def is_fixed(key: str) -> bool:
+    """Return whether the bytes under the key never change: it has a random id or a hash in it, and is of a segment or a
+    list.
+    """
+    return volume_of(key) is not None and (sid_of(key.removesuffix(".index")) or list_of(key)) is not None
+
+
 def volumes_prefix() -> str:
     """Return the text that begins the key of every object of a volume, and no other key."""
     return "5"

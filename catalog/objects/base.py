@@ -103,6 +103,15 @@ class TellsSizes(Protocol):
         ...
 
 
+@runtime_checkable
+class HasCache(Protocol):
+    """A store whose answers may come from a cache on their way, as those of a proxy do."""
+
+    def past_cache(self) -> ObjectStore:
+        """Return this store for reads that no cache answers: what it has of them is read again."""
+        ...
+
+
 class ObjectStore(Protocol):
     @property
     def url(self) -> str:
@@ -218,6 +227,11 @@ def sizes_of(store: ObjectStore, prefix: str) -> Iterator[tuple[str, int]]:
             yield key, store.head(Key(key)).size
         except NoSuchObject:  # the object was deleted since the listing
             continue
+
+
+def past_cache(store: ObjectStore) -> ObjectStore:
+    """Return the store for a caller that found its former answer damaged. No cache on the way answers."""
+    return store.past_cache() if isinstance(store, HasCache) else store
 
 
 def each_of(store: ObjectStore, items: Sequence[K], ask: Callable[[K], T]) -> Iterator[T]:

@@ -5,6 +5,7 @@ A `MeasuredStore` sees each request before it is sent, and its outcome.
 
 from __future__ import annotations
 
+import copy
 import threading
 import time
 from abc import ABC, abstractmethod
@@ -13,7 +14,7 @@ from typing import TypeVar
 
 from catalog.errors import StoreUnreachable
 from catalog.format.keys import Key
-from catalog.objects.base import ObjectInfo, ObjectStore, PartTag, TellsTime, WithETag, sizes_of
+from catalog.objects.base import ObjectInfo, ObjectStore, PartTag, TellsTime, WithETag, past_cache, sizes_of
 
 T = TypeVar("T")
 OK = "ok"
@@ -36,6 +37,14 @@ class WrappedStore(ABC):
     @property
     def is_ordered(self) -> bool:
         return self.inner.is_ordered
+
+    def past_cache(self) -> ObjectStore:
+        inner = past_cache(self.inner)
+        if inner is self.inner:
+            return self
+        wrapped = copy.copy(self)
+        wrapped.inner = inner
+        return wrapped
 
     def put_new(self, key: Key, body: bytes) -> None:
         self._call("put_new", key, lambda: self.inner.put_new(key, body))

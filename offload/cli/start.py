@@ -149,6 +149,9 @@ def recovered_text(recovered: Recovered) -> str:
 def serve(
     session: Session,
     tenants: Annotated[bool, About("Serve each data directory below DIR, as the tenant of its name.")] = False,
+    proxy: Annotated[
+        str | None, About("Serve this remote to readers, from a directory that is only a cache.", metavar="URL")
+    ] = None,
 ) -> None:
     """Run the daemon of this directory. It takes records over HTTP, offloads and releases in the background, until
     SIGTERM.
@@ -160,9 +163,25 @@ def serve(
     With --tenants, the section [serve] of DIR is for the whole daemon. Each DIR/NAME has its own seglog.toml and its
     own remote. A token names its tenant, or the path does: /tenants/NAME/topics/... After SIGHUP the daemon opens new
     directories, and closes those that are gone.
+
+    With --proxy, the daemon makes DIR if it is new, follows each topic and branch of the remote, and shows the objects
+    of the remote to tokens that may read them. Readers name it as their remote: https://host:7373. The directory has
+    nothing of its own, so it may be removed while the daemon is down.
+    Example: seglog -C /var/cache/seglog serve --proxy s3://my-bucket/acme
     """
-    if tenants and session.remote:
-        raise InvalidParameters("each tenant has its own remote: leave out --remote and SEGLOG_REMOTE")
+    if (tenants or proxy) and session.remote:
+        raise InvalidParameters(
+            f"{'each tenant has its own remote' if tenants else '--proxy names the remote'}: leave out --remote and "
+            "SEGLOG_REMOTE"
+        )
+    if tenants and proxy:
+        raise InvalidParameters("--proxy serves one directory: set serve.proxy for the tenants of a daemon of many")
+    if proxy:
+        from offload.operations.follow import made_for
+
+        os.environ["SEGLOG_SERVE_PROXY"] = "true"  # also for a reload of the settings
+        with session.one_command():
+            made_for(session.directory, proxy, dict(os.environ))
     session.serve(session.directory, session.settings(), remote=session.remote, debug=session.debug, tenants=tenants)
 
 

@@ -35,6 +35,10 @@
     seglog_disk_free_bytes, seglog_disk_state   gauge       0 fine, 1 alarm, 2 full
     seglog_wal_bytes                            gauge
     seglog_cache_requests_total                 counter     by cache (index, chunk) and outcome (hit, miss)
+    seglog_proxy_requests_total                 counter     objects and listings for readers over HTTP, by outcome:
+                                                            cached; shared, with the GET of another one; fetched; passed
+                                                            through to the store
+    seglog_proxy_bytes_total                    counter     bytes of their bodies, by outcome
     seglog_gc_runs_total                        counter     by outcome: done, blocked (damage), failed
     seglog_gc_last_success_timestamp_seconds    gauge       a run that was done or blocked; 0 before the first one
     seglog_gc_kept_from_timestamp_seconds       gauge       by topic: GC keeps each state from this time on
@@ -146,6 +150,13 @@ class Metrics:
         self.disk_state = Gauge(
             "seglog_disk_state", "State of the disk: 0 fine, 1 alarm, 2 full, so that appends are refused.", registry=on
         )
+        self.proxy_requests = Counter(
+            "seglog_proxy_requests", "Objects and listings of the remote, for readers over HTTP.", ["outcome"],
+            registry=on,
+        )  # fmt: skip
+        self.proxy_bytes = Counter(
+            "seglog_proxy_bytes", "Bytes of objects of the remote, for readers over HTTP.", ["outcome"], registry=on
+        )
         self.failures = Counter(
             "seglog_background_failures", "Failures of the daemon's background tasks.", ["task"], registry=on
         )
@@ -191,6 +202,11 @@ class Metrics:
 
     def count_rejected(self, reason: str) -> None:
         self.rejected.labels(reason).inc()
+
+    def proxied(self, outcome: str, size_bytes: int) -> None:
+        """Count an answer with an object of the remote."""
+        self.proxy_requests.labels(outcome).inc()
+        self.proxy_bytes.labels(outcome).inc(size_bytes)
 
     def collected(self, objects: Mapping[str, int], size_bytes: int) -> None:
         """Count the objects that a run of GC deleted, by kind, and their bytes."""

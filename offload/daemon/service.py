@@ -26,6 +26,7 @@ from offload.daemon.figures import DirectoryFigures
 from offload.daemon.gate import Gate, GatedStore
 from offload.daemon.ids import tenant_id
 from offload.daemon.metrics import MeteredFiles, Metrics
+from offload.daemon.proxy import ProxyObjects
 from offload.daemon.quota import Quota
 from offload.daemon.runs import Runs
 from offload.daemon.stopping import StopEvent
@@ -69,9 +70,11 @@ class Service:
         gate: Gate,
         workers: WorkerPool | None = None,
         aws: TenantAws | None = None,
+        objects: ProxyObjects | None = None,
     ) -> None:
         self.log = log
         self.archive = archive
+        self.objects = objects  # those of the remote, for the clients of a proxy
         self.tenant = metrics.tenant  # empty for a directory without one
         self.aws = aws
         self.metrics = metrics
@@ -109,6 +112,7 @@ class Service:
             works=self.works,
         )
         self._background = Background(context, archive, self.quota)
+        self._be_proxy()
         replicas = self._background.replica_figures
         metrics.watch(DirectoryFigures(self.sync, archive, self.works, workers, replicas, clock.now_ms))
 
@@ -184,6 +188,8 @@ class Service:
         def close() -> None:
             try:
                 archive.close()
+                if self.objects is not None:
+                    self.objects.close()
             except Exception as error:
                 _log.error("the archive was not closed well: %s", error)
             with suppress(RuntimeError):  # the loop has ended
@@ -203,6 +209,11 @@ class Service:
         """Return the time from now to the end of the stop, and `more_s`."""
         return max(0.0, self._stopped_s + self.settings.stop_timeout_s + more_s - time.monotonic())
 
+    def _be_proxy(self) -> None:
+        """Let the archive take nothing over at a first append, if this daemon is a proxy."""
+        if self.archive is not None:
+            self.archive.replication.takes_over = not self.settings.proxy
+
     def reload(self, variables: Mapping[str, str]) -> None:
         """Read the settings of the daemon, the offload and the catalog from seglog.toml again.
 
@@ -217,6 +228,7 @@ class Service:
             _log.error("the settings stay as they are: %s", error)
             return
         self._loaded = loaded
+        self._be_proxy()
         if self.archive is not None:
             self.archive.change_settings(loaded.offload)
         self._gate.change(loaded.offload)
@@ -274,7 +286,7 @@ async def open_service(
             aio.open(directory, create=False, settings=settings.log, files=files, clock=clock)
         )
         gate = Gate.of(metrics, loaded.offload, stopping)
-        archive = workers = aws = None
+        archive = workers = aws = objects = None
         if store is None and url:
             check_remote_apart(url, log.sync.path)
             aws = open_aws(settings, url, metrics, refresher)
@@ -286,7 +298,9 @@ async def open_service(
         if store is not None:
             gated = GatedStore(store, gate)
             archive = offload.attach(log.sync, url, store=gated, settings=settings, clock=clock, uploader=workers)
-        service = Service(log, archive, loaded, metrics, clock, stopping, gate, workers, aws)
+            place = settings.cold.place_of_cache(log.sync.path) / "proxy"
+            objects = ProxyObjects(gated, place, settings.cold.cache_bytes)
+        service = Service(log, archive, loaded, metrics, clock, stopping, gate, workers, aws, objects)
         stack.pop_all()
         return service
 

@@ -26,7 +26,8 @@ The rules that keep the tenants apart, besides IAM:
 ALONE-1  No variable of the daemon's environment sets the identity, the encryption or the remote of a tenant: it would
     be the same for all of them.
 ALONE-2  A remote in S3 has a role of its tenant's own. Without one, its tenant would use the daemon's own AWS
-    credentials, which reach all tenants. `shared_credentials` in [serve] of the root allows that.
+    credentials, which reach all tenants. So a remote over HTTP would use the daemon's own token. `shared_credentials`
+    in [serve] of the root allows both.
 ALONE-3  Two remotes are compared as places, and not as texts: parsed URLs in S3, and resolved paths of files.
 """
 
@@ -360,11 +361,15 @@ def check_variables(variables: Mapping[str, str]) -> None:
 
 
 def check_credentials(settings: Settings, *, is_shared: bool) -> None:
-    """Raise `InvalidSetting` if a tenant's remote would use the daemon's own AWS credentials (ALONE-2).
+    """Raise `InvalidSetting` if a tenant's remote would use the daemon's own AWS credentials or token (ALONE-2).
 
     Raises `InvalidRemote`.
     """
-    if is_shared or settings.tenant.role_arn or split_remote(settings.url or "").scheme != "s3":
+    scheme = split_remote(settings.url or "").scheme
+    if scheme in ("http", "https") and not is_shared:
+        reason = "would be read with the daemon's own token, of SEGLOG_TOKEN_FILE: give the tenant its bucket"
+        raise InvalidSetting("remote.url", f"{reason}, or set shared_credentials = true in [serve] of the root")
+    if is_shared or settings.tenant.role_arn or scheme != "s3":
         return
     reason = "is empty, so this tenant would use the daemon's own AWS credentials: set it, or set shared_credentials"
     raise InvalidSetting("tenant.role_arn", f"{reason} = true in the section [serve] of the root's seglog.toml")

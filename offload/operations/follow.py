@@ -327,6 +327,17 @@ def follow(
             options.wait(max(options.interval_s, follower.away_s()))
 
 
+def made_for(directory: Path, url: str, variables: Mapping[str, str]) -> None:
+    """Make a directory that a proxy of the remote may serve, by steps 1 and 2, unless it was made before.
+
+    Raises `DirectoryNotEmpty`, `RemoteEmpty`, and the errors of the store.
+    """
+    if not _is_made(directory, url):
+        _, settings = recovery.prepare(directory, url, variables=variables)
+        seglog.open(directory, settings=settings.log).close()
+        recovery.complete(directory)
+
+
 def _is_made(directory: Path, url: str) -> bool:
     """Return whether the directory is complete and has this remote. Raises `DirectoryNotEmpty` for another remote."""
     if not (directory / seglog.SETTINGS_FILE).exists() or (directory / recovery.MARKER).exists():

@@ -47,7 +47,7 @@ from typing import ParamSpec, TypeVar
 
 from catalog import Codec, SegmentView
 from catalog.format.keys import Key
-from catalog.objects.base import ObjectStore
+from catalog.objects.base import ObjectStore, past_cache
 from catalog.objects.patience import carried
 from offload.errors import InvalidChunk
 from offload.format.block import ChunkRef
@@ -463,7 +463,7 @@ class ReadAhead:
             _log.warning("fetching again: %s", damage)
         self._fetcher.forget(request)
         start, length = request.chunk.offset, request.chunk.stored_length
-        stored = memoryview(self._store.get_range(request.key, start, length))
+        stored = memoryview(past_cache(self._store).get_range(request.key, start, length))
         try:
             return decode_chunk(stored, request.chunk, request.codec, request.key)
         except InvalidChunk as damage:

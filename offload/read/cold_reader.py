@@ -49,7 +49,7 @@ from pyroaring import BitMap
 
 from catalog import SegmentRef, SegmentView, Snapshot, Vid
 from catalog.format import keys
-from catalog.objects.base import ObjectStore
+from catalog.objects.base import ObjectStore, past_cache
 from offload.errors import InvalidChunk, InvalidIndex
 from offload.format.block import ChunkRef
 from offload.format.entry import ENTRY, entries, frame_of
@@ -279,17 +279,12 @@ class IndexCache:
 
     def _load(self, view: SegmentView) -> SegmentIndex:
         try:
-            index = self._fetch(view)
+            index = _fetch(self._store, view)
         except InvalidIndex as damage:
             _log.warning("fetching again: %s", damage)
-            index = self._fetch(view)
+            index = _fetch(past_cache(self._store), view)
         self._keep(view.ref.sid.raw, index)
         return index
-
-    def _fetch(self, view: SegmentView) -> SegmentIndex:
-        key = keys.index_key(view.vid, view.ref.sid)
-        head = self._store.get_range(key, 0, view.ref.index_head_length)
-        return decode_head(head, key, view.ref.index_head_hash)
 
     def _keep(self, sid: bytes, index: SegmentIndex) -> None:
         with self._lock:
@@ -298,6 +293,12 @@ class IndexCache:
             self._indexes[sid] = index
             while self._held_bytes > self._max_bytes:
                 self._held_bytes -= _size_of(self._indexes.popitem(last=False)[1])
+
+
+def _fetch(store: ObjectStore, view: SegmentView) -> SegmentIndex:
+    key = keys.index_key(view.vid, view.ref.sid)
+    head = store.get_range(key, 0, view.ref.index_head_length)
+    return decode_head(head, key, view.ref.index_head_hash)
 
 
 def _size_of(index: SegmentIndex) -> int:

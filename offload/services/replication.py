@@ -32,6 +32,18 @@ class ReplicationService(Owned):
         self._locks = parts.context.locks
         self._replicas = parts.replicas
 
+    @property
+    def takes_over(self) -> bool:
+        """Whether the first append to a replica takes its topic over, as it does by default. `take_over` always does.
+
+        archive.replication.takes_over = False  # a proxy; such an append raises WrittenElsewhere
+        """
+        return self._context.takes_over
+
+    @takes_over.setter
+    def takes_over(self, value: bool) -> None:
+        self._context.takes_over = value
+
     @checked
     def pull(self, name: str) -> SyncState:
         """Fetch new commits of the volume into the local catalog. Readers still see the same state.

@@ -12,6 +12,7 @@ import asyncio
 import logging
 from collections.abc import Iterator
 
+from catalog.errors import NoSuchBranch, NoSuchTopic
 from offload.archive import Archive
 from offload.daemon.background.context import TaskContext
 from offload.daemon.background.disk import DiskState, DiskWatch
@@ -19,9 +20,11 @@ from offload.daemon.background.triggers import is_over
 from offload.daemon.figures import ReplicaFigures
 from offload.daemon.threads import in_threads
 from offload.errors import Stopping
+from seglog import SeglogError
 
 _LOCAL_GC_INTERVAL_MS = 600_000
 _SYNCS_AT_ONCE = 4
+_NAMES_EVERY = 12  # syncs between two searches of a proxy for names
 _log = logging.getLogger("seglog.daemon")
 
 
@@ -88,12 +91,18 @@ class Replicas:
         self._threads = context.threads.pool(_SYNCS_AT_ONCE, "seglog-replica")
         self._synced_at_ms: dict[str, int] = {}
         self._fresh_at_ms: dict[str, int] = {}  # of each replica, when its last sync succeeded
+        self._searched_at_ms = 0
 
     async def look(self) -> None:
         interval_s = self._context.settings().catalog.sync_interval_s
         if not isinstance(interval_s, int):
             return
         now_ms = self._context.now_ms()
+        if self._context.settings().serve.proxy and is_over(
+            self._searched_at_ms, interval_s * 1000 * _NAMES_EVERY, now_ms
+        ):
+            self._searched_at_ms = now_ms
+            await in_threads(self._threads, self._search)
         names = await in_threads(self._threads, self._archive.replication.replicas)
         # A replica that never synced here lags since the daemon found it.
         self._fresh_at_ms = {name: self._fresh_at_ms.get(name, now_ms) for name in names}
@@ -105,6 +114,21 @@ class Replicas:
             and not self._archive.status.is_diverged(name)
         ]
         await asyncio.gather(*map(self._sync, due))
+
+    def _search(self) -> None:
+        """Follow each name of the remote that is new, and forget those that are gone. For a proxy."""
+        archive = self._archive
+        remote, replicas = {*archive.branches.remote_names()}, {*archive.replication.replicas()}
+        for name in sorted(remote - replicas - {*self._context.log.topics()}):
+            try:
+                archive.replication.sync(name)
+            except (NoSuchTopic, NoSuchBranch):
+                continue  # deleted meanwhile
+            except SeglogError as error:  # it holds up no other name
+                self._context.metrics.failures.labels("sync").inc()
+                self._context.works.warn(name, "the proxy does not follow it yet", error)
+        for name in sorted(replicas - remote) if remote else ():
+            archive.delete_topic(name)
 
     async def _sync(self, name: str) -> None:
         context = self._context

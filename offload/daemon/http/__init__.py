@@ -1,4 +1,4 @@
-"""The HTTP API: records of a topic, Durable Streams, and the commands.
+"""The HTTP API: records of a topic, objects of a proxy, Durable Streams, and the commands.
 
 An operation that is no command declares its route beside its handler: the role, the parameters, the schemas, and the
 entry in OpenAPI (offload.daemon.http.operations). `offload.daemon.http.openapi` has the list. The other routes are:
@@ -33,6 +33,7 @@ from offload.daemon.http.answers import app_of
 from offload.daemon.http.appends import APPEND, append_routes
 from offload.daemon.http.commands import command_routes
 from offload.daemon.http.events import event_routes
+from offload.daemon.http.objects import object_routes
 from offload.daemon.http.operations import RoledRoute
 from offload.daemon.http.probes import probe_routes
 from offload.daemon.http.reads import read_routes
@@ -52,7 +53,10 @@ _BEFORE, _BEHIND = APPEND.path.split("{topic}")
 
 def make_app(service: Service) -> Starlette:
     """Return the ASGI application of the API. The caller puts the guard in front of it (offload.daemon.guard)."""
-    makers = (probe_routes, event_routes, read_routes, append_routes, topic_routes, _stream_routes, command_routes)
+    makers = (
+        probe_routes, event_routes, read_routes, append_routes, topic_routes, object_routes, _stream_routes,
+        command_routes,
+    )  # fmt: skip
     return app_of([guarded(route) for make in makers for route in make(service)])
 
 

@@ -98,6 +98,7 @@ async def begun(
     body: AsyncGenerator[bytes],
     media_type: str,
     headers: Callable[[], Mapping[str, str]] = dict,
+    status: int = 200,
 ) -> Response:
     """Return the answer once `body` has yielded its first bytes. An error before them becomes the answer's status.
 
@@ -119,4 +120,4 @@ async def begun(
         finally:
             await body.aclose()
 
-    return _Streamed(whole(), media_type=media_type, headers=headers())
+    return _Streamed(whole(), status, media_type=media_type, headers=headers())

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from importlib.metadata import version
 from typing import Any, Final
 
-from offload.daemon.http import appends, events, probes, reads, tenants, topics
+from offload.daemon.http import appends, events, objects, probes, reads, tenants, topics
 from offload.daemon.http import operations as api
 from offload.daemon.http.stream_operations import STREAM_OPERATIONS
 from offload.operations.command import SHOWN_TYPE, Command, Parameter, schemas
@@ -29,6 +29,9 @@ OPERATIONS: Final[tuple[api.Operation, ...]] = (
     appends.APPEND_ONE,
     reads.RECORD,
     topics.TRUNCATE,
+    objects.OBJECTS,
+    objects.OBJECT,
+    objects.OBJECT_HEAD,
     *STREAM_OPERATIONS,
 )
 """The operations that are no commands, in the order of the document."""
@@ -38,6 +41,7 @@ _TAGS = {
     "daemon": "Its state changes.",
     "topics": "Topics and their bounds.",
     "records": "Appends and reads.",
+    "objects": "Objects of the remote, from a daemon that is a proxy.",
     "streams": "Durable Streams: streams of bytes or JSON messages.",
     "commands": "The commands of the command line. Options have their names, with underscores.",
 }

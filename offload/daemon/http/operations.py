@@ -36,6 +36,7 @@ ERRORS: Final[Mapping[int, str]] = {
     412: "A condition of the append does not hold: the topic has another head or incarnation. `title` says which.",
     413: "The body or a record is too large. Send fewer records at once.",
     415: "The content type is none that carries records.",
+    416: "The range begins beyond the end of the object.",
     421: "The daemon does not answer for this host name.",
     422: "The topic is at its cap, or a key or a batch comes again with other records.",
     429: "Too many requests, records of a tenant, or keys of a topic. Retry after `Retry-After` seconds.",

@@ -1,0 +1,224 @@
+"""A remote over HTTP, which only reads: the objects that a proxy shows (offload.daemon.http.objects).
+
+    https://log.example:7373                 the objects of a daemon
+    https://log.example:7373/tenants/acme    those of one of its tenants
+
+    call                    request
+    get, get_with_etag      GET /objects/KEY
+    get_range               GET /objects/KEY, with `Range`
+    head                    HEAD /objects/KEY; the header `seglog-object` has what S3 calls metadata, and the checksum
+    list                    GET /objects?prefix=&start_after=&limit=, page by page
+    past_cache              the same, with `Cache-Control: no-cache`
+    each write              none
+
+HTTP-READ-1  Absence is an answer 404 with `seglog-error: NoSuchObject`. Another 404, as that of a wrong URL, is not.
+HTTP-READ-2  A write raises `AccessDenied` before any request. So no protocol of the catalog stands on a proxy.
+HTTP-READ-3  A request without an answer, or with 429, 502, 503 or 504, is sent again after a pause that grows. Each
+    step of its socket looks at the time that is left for its command (catalog.objects.patience).
+HTTP-READ-4  An answer that is cut is no answer: its length is the one that its head says, or the request is repeated.
+"""
+
+from __future__ import annotations
+
+import copy
+import json
+import time
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Final
+from urllib.parse import urlencode
+
+from urllib3 import BaseHTTPResponse, HTTPConnectionPool, HTTPSConnectionPool, Timeout
+from urllib3.connection import HTTPConnection, HTTPSConnection
+from urllib3.exceptions import HTTPError, SSLError
+
+from catalog.errors import AccessDenied, InvalidObject, NoSuchObject, StoreUnreachable
+from catalog.format.checksum import Checksum, ChecksumKind
+from catalog.format.keys import Key, check_key, check_prefix
+from catalog.format.remotes import split_remote
+from catalog.objects.base import ObjectInfo, WithETag
+from catalog.objects.patience import LIMIT_S, Call, waiting
+from catalog.objects.settled_writes import backoff_s
+from catalog.objects.watched_sockets import WatchedSocket
+from catalog.objects.wrapped import T, WrappedStore
+
+ERROR_HEADER: Final = "seglog-error"
+OBJECT_HEADER: Final = "seglog-object"
+PAGE_KEYS: Final = 1000
+_CONNECT_S = 10.0
+_CONNECTIONS = 32
+_TROUBLE = frozenset({429, 502, 503, 504})
+_WRITE_HINT = "write through the bucket itself: give its URL as the remote, with credentials that may write"
+_TOKEN_HINT = "SEGLOG_TOKEN_FILE names the file with the token, which needs the role `read` on the topic"  # noqa: S105
+_WRONG_URL = "is this a seglog daemon with serve.proxy? A tenant's URL ends in /tenants/NAME"
+_SILENT = "it has not answered, or too slowly, for {:g} s"
+
+
+class _Connection(HTTPConnection):
+    def connect(self) -> None:
+        super().connect()
+        self.sock: Any = WatchedSocket(self.sock)
+
+
+class _SecureConnection(HTTPSConnection):
+    def connect(self) -> None:
+        super().connect()
+        self.sock: Any = WatchedSocket(self.sock)
+
+
+class _Pool(HTTPConnectionPool):
+    ConnectionCls = _Connection
+
+
+class _SecurePool(HTTPSConnectionPool):
+    ConnectionCls = _SecureConnection
+
+
+class HttpStore(WrappedStore):
+    """An `ObjectStore` that only reads. `token` returns the bearer token of now, or None; each request asks for it."""
+
+    def __init__(
+        self,
+        url: str,
+        token: Callable[[], str | None] = lambda: None,
+        *,
+        timeout_s: float = 30.0,
+        attempts: int = 4,
+        limit_s: float = LIMIT_S,
+    ) -> None:
+        # It wraps no store: the base class has the writes, which `_call` refuses.
+        parts = split_remote(url)
+        self._url = url.rstrip("/")
+        self._prefix = parts.path.rstrip("/")
+        self._token = token
+        self._timeout_s = timeout_s
+        self._attempts = attempts
+        self._limit_s = limit_s
+        self._headers: Mapping[str, str] = {}
+        kind = _SecurePool if parts.scheme == "https" else _Pool
+        self._pool = kind(parts.hostname or "", parts.port, maxsize=_CONNECTIONS, block=True)
+
+    @property
+    def url(self) -> str:
+        return self._url
+
+    @property
+    def is_ordered(self) -> bool:
+        return True
+
+    def _call(self, method: str, key: str, act: Callable[[], T]) -> T:  # noqa: ARG002 - as the base has it
+        """Refuse a write (HTTP-READ-2). No read calls this."""
+        raise AccessDenied(self._url, "this remote only reads", _WRITE_HINT)
+
+    def past_cache(self) -> HttpStore:
+        other = copy.copy(self)
+        other._headers = {"Cache-Control": "no-cache"}  # noqa: SLF001 - of this class
+        return other
+
+    def get(self, key: Key) -> bytes:
+        return self.get_with_etag(key).body
+
+    def get_with_etag(self, key: Key) -> WithETag:
+        answer = self._ask("GET", self._path(key), key)
+        return WithETag(answer.data, answer.headers.get("etag", ""))
+
+    def get_range(self, key: Key, start: int, length: int) -> bytes:
+        path = self._path(key)
+        if length == 0:
+            return b""
+        answer = self._ask("GET", path, key, {"Range": f"bytes={start}-{start + length - 1}"})
+        body = answer.data if answer.status == 206 else answer.data[start : start + length]
+        if len(body) != length:
+            raise InvalidObject(key, f"it ends at {start + len(body)}, and {start + length} bytes were expected")
+        return body
+
+    def head(self, key: Key) -> ObjectInfo:
+        answer = self._ask("HEAD", self._path(key), key)
+        try:
+            facts = json.loads(answer.headers[OBJECT_HEADER])
+            sums = [Checksum.parse(ChecksumKind(kind), text) for kind, text in facts["checksum"].items()]
+            return ObjectInfo(int(answer.headers["content-length"]), facts["metadata"], sums[0] if sums else None)
+        except (KeyError, ValueError, AttributeError, TypeError) as error:
+            raise StoreUnreachable(self._url, f"its answer about {key} has no facts: {error!r}", _WRONG_URL) from error
+
+    def list(self, prefix: str, *, limit: int | None = None, start_after: str = "") -> Iterator[str]:
+        check_prefix(prefix)
+        return self._listed(prefix, limit, start_after)
+
+    def _listed(self, prefix: str, limit: int | None, start_after: str) -> Iterator[str]:
+        is_more, left = True, limit
+        while is_more and left != 0:
+            most = PAGE_KEYS if left is None else min(PAGE_KEYS, left)
+            query = urlencode({"prefix": prefix, "start_after": start_after, "limit": most})
+            answer = self._ask("GET", f"/objects?{query}", prefix)
+            try:
+                page = json.loads(answer.data)
+                keys, is_more = [check_key(key) for key in page["keys"]], bool(page["more"])
+            except (KeyError, ValueError, TypeError) as error:
+                raise StoreUnreachable(self._url, f"its listing is none: {error!r}", _WRONG_URL) from error
+            yield from keys
+            start_after = keys[-1] if keys else start_after
+            left = None if left is None else left - len(keys)
+            is_more = is_more and bool(keys)
+
+    def sizes(self, prefix: str) -> Iterator[tuple[str, int]]:
+        return ((key, self.head(Key(key)).size) for key in self.list(prefix))
+
+    def time_ms(self) -> int | None:
+        return None
+
+    def close(self) -> None:
+        self._pool.close()
+
+    def _path(self, key: Key) -> str:
+        return f"/objects/{check_key(key)}"
+
+    def _ask(self, method: str, path: str, key: str, headers: Mapping[str, str] | None = None) -> BaseHTTPResponse:
+        """Return the answer, which is a success. Raises the errors of a store."""
+        token = self._token()
+        sent = {**self._headers, **(headers or {}), **({} if token is None else {"Authorization": f"Bearer {token}"})}
+        with waiting(self._limit_s) as call:
+            answer = self._answered(method, self._prefix + path, sent, call)
+            call.answered()
+        if answer.status < 300:
+            return answer
+        text = f"{answer.status} {_detail(answer)}".strip()
+        if answer.status in (401, 403):
+            raise AccessDenied(self._url, text, _TOKEN_HINT)
+        if answer.status == 404 and answer.headers.get(ERROR_HEADER) == NoSuchObject.__name__:
+            raise NoSuchObject(key)
+        if answer.status == 416:
+            raise InvalidObject(key, "it ends before the bytes that were expected")
+        raise StoreUnreachable(self._url, text, _WRONG_URL if answer.status in (400, 404, 405) else "see its log")
+
+    def _answered(self, method: str, target: str, headers: Mapping[str, str], call: Call) -> BaseHTTPResponse:
+        for tries in range(1, self._attempts + 1):
+            left_s = call.left_s()
+            if left_s <= 0:
+                raise StoreUnreachable(self._url, _SILENT.format(call.limit_s))
+            timeout = Timeout(connect=min(_CONNECT_S, left_s), read=min(self._timeout_s, left_s))
+            try:
+                answer = self._pool.urlopen(
+                    method, target, headers=headers, retries=False, redirect=False, timeout=timeout
+                )
+            except SSLError as error:
+                raise StoreUnreachable(self._url, str(error), "is its certificate trusted here?") from error
+            except (HTTPError, OSError) as error:
+                cause = str(error) or type(error).__name__
+            else:
+                if answer.status not in _TROUBLE:
+                    return answer
+                cause = f"{answer.status} {_detail(answer)}".strip()
+            if tries < self._attempts:
+                time.sleep(min(backoff_s(tries), max(0.0, call.left_s())))
+        if call.left_s() <= 0:
+            cause = f"{_SILENT.format(call.limit_s)}; {cause}"
+        raise StoreUnreachable(self._url, cause)
+
+
+def _detail(answer: BaseHTTPResponse) -> str:
+    """Return what the answer says of its error."""
+    try:
+        report = json.loads(answer.data)
+        return str(report["detail"])
+    except (KeyError, ValueError, TypeError):
+        return ""

@@ -1,0 +1,188 @@
+"""The routes of a proxy: the objects of the remote, and their keys (offload.daemon.proxy). `serve.proxy` turns them on.
+
+    header of an answer    what it says
+    content-range          the bytes of a range; `*` stands for a size that was not asked for
+    etag                   the store's tag of an object that goes through as a whole
+    seglog-object          of HEAD: metadata and checksum of the object, as JSON
+    seglog-error           NoSuchObject, of a 404: the key is absent, or another client's
+
+OBJECTS-1  A key is read from the path as it came, because no key needs a percent sign. One that has it is absent.
+OBJECTS-2  An object that fails after its first piece breaks off, so that no client takes a part for the whole.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import AsyncGenerator
+from typing import Final
+
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+
+from catalog.errors import InvalidObject, NoSuchObject
+from catalog.format.keys import Key, is_fixed
+from catalog.objects.base import ObjectInfo
+from catalog.objects.http import ERROR_HEADER, OBJECT_HEADER, PAGE_KEYS
+from offload.daemon.http import operations as api
+from offload.daemon.http.answers import BrokenOff, begun
+from offload.daemon.http.parameters import query_of, whole
+from offload.daemon.problems import answer_of
+from offload.daemon.proxy import CACHED, FETCHED, PIECE_BYTES, SHARED, ProxyObjects
+from offload.daemon.service import Service
+from offload.daemon.threads import in_threads
+from offload.errors import InvalidOption, Refused
+from offload.rights import Role, rights_of
+
+_PASSED = "passed"
+_TYPE = "application/octet-stream"
+_RANGE = re.compile(r"bytes=(\d{0,18})-(\d{0,18})")
+_START_AFTER = re.compile(r"[!-~]{0,1024}")
+_PLACE: Final = "/objects/"
+_KEY = {
+    "name": "key", "in": "path", "required": True, "description": "The key of the object, below the prefix.",
+    "schema": {"type": "string"}, "example": "refs/orders/main",
+}  # fmt: skip
+OBJECT = api.Operation(
+    "GET", "/objects/{key:path}", "readObject", Role.READ, "objects", "An object of the remote, or a range of it.",
+    {200: ("The object.", {_TYPE: {"schema": api.BYTES}}), 206: ("The range.", {_TYPE: {"schema": api.BYTES}})},
+    errors=(404, 416),
+    parameters=(_KEY, api.in_header("Range", "string", "One range of bytes, as bytes=0-99.")),
+    headers={"content-range": "The range.", "etag": "Of an object that is not cached: the store's tag."},
+)  # fmt: skip
+OBJECT_HEAD = api.Operation(
+    "HEAD", "/objects/{key:path}", "headObject", Role.READ, "objects", "The facts of an object, in headers.",
+    {200: ("The facts.", {})}, errors=(404,), parameters=(_KEY,),
+    headers={OBJECT_HEADER: "Metadata and checksum, as JSON.", "content-length": "The size."},
+)  # fmt: skip
+OBJECTS = api.Operation(
+    "GET", "/objects", "listObjects", Role.READ, "objects", "The keys of objects that the token may read, ascending.",
+    {200: ("The keys. `more`: there may be others after them.",
+           api.json_answer("objects", {"keys": ["refs/orders/main"], "more": False}))},
+    parameters=(
+        api.in_query("prefix", "string", "Only keys that begin with it."),
+        api.in_query("start_after", "string", "Only keys after this one."),
+        api.in_query("limit", "integer", "At most so many keys.", minimum=1, maximum=PAGE_KEYS, default=PAGE_KEYS),
+    ),
+    schemas={"objects": api.object_of(keys={"type": "array", "items": api.TEXT}, more=bool)},
+)  # fmt: skip
+
+
+def object_routes(service: Service) -> list[api.RoledRoute]:
+    objects = _Objects(service)
+    return [OBJECTS.route(objects.keys), OBJECT.route(objects.object)]
+
+
+class _Objects:
+    def __init__(self, service: Service) -> None:
+        self._service = service
+
+    async def keys(self, request: Request) -> Response:
+        query = query_of(request, api.names_of(OBJECTS.parameters))
+        limit, start_after = whole(query, "limit"), query.get("start_after", "")
+        if limit is not None and not 1 <= limit <= PAGE_KEYS:
+            raise InvalidOption("limit", f"{limit} is not from 1 to {PAGE_KEYS}")
+        if not _START_AFTER.fullmatch(start_after):
+            raise InvalidOption("start_after", "is no text that a key may be compared with")
+        objects, limit = self._objects(), limit or PAGE_KEYS
+        rights, prefix = rights_of(request.scope), query.get("prefix", "")
+        keys = await in_threads(self._service.cold_reads, objects.keys, rights, prefix, start_after, limit)
+        self._service.metrics.proxied(_PASSED, 0)
+        return JSONResponse({"keys": keys, "more": len(keys) == limit})
+
+    async def object(self, request: Request) -> Response:
+        query_of(request)
+        raw: bytes = request.scope.get("raw_path") or request.scope["path"].encode()
+        text = raw.partition(b"?")[0].decode("latin-1").removeprefix(_PLACE)
+        objects, pool = self._objects(), self._service.cold_reads
+        try:
+            key: Key = await in_threads(pool, objects.checked, rights_of(request.scope), text)
+            if request.method == "HEAD":
+                return self._facts(await in_threads(pool, objects.store.head, key))
+            span = _RANGE.fullmatch(request.headers.get("range", ""))
+            if is_fixed(key):
+                return await self._from_slices(request, objects, key, span)
+            return await in_threads(pool, self._passed, objects, key, span)  # type: ignore[no-any-return]
+        except NoSuchObject:
+            answer = answer_of(NoSuchObject(text))  # PROXY-2: nothing tells an absent key from a foreign one
+            answer.headers[ERROR_HEADER] = NoSuchObject.__name__
+            return answer
+
+    def _objects(self) -> ProxyObjects:
+        objects = self._service.objects
+        if objects is None or not self._service.settings.proxy:
+            hint = "set serve.proxy, and give the directory a remote; or ask another daemon"
+            raise Refused(404, "route", "this daemon is no proxy", hint=hint)
+        return objects
+
+    def _facts(self, info: ObjectInfo) -> Response:
+        self._service.metrics.proxied(_PASSED, 0)
+        checksum = {} if info.checksum is None else {info.checksum.kind.value: str(info.checksum)}
+        facts = json.dumps({"metadata": dict(info.metadata), "checksum": checksum})
+        headers = {OBJECT_HEADER: facts, "content-length": str(info.size), "accept-ranges": "bytes"}
+        return Response(headers=headers, media_type=_TYPE)
+
+    def _passed(self, objects: ProxyObjects, key: Key, span: re.Match[str] | None) -> Response:
+        """Return the answer of the store of now."""
+        if span is not None and span[1] and span[2] and 0 <= int(span[2]) - int(span[1]) < PIECE_BYTES:
+            first, last = int(span[1]), int(span[2])
+            try:
+                body = objects.store.get_range(key, first, last - first + 1)
+            except InvalidObject:  # it ends earlier
+                pass
+            else:
+                return self._counted(body, {"content-range": f"bytes {first}-{last}/*"}, 206)
+        stored = objects.store.get_with_etag(key)
+        place = _place(span, len(stored.body))
+        if place is None:
+            return self._counted(stored.body, {"etag": stored.etag}, 200)
+        return self._counted(stored.body[slice(*place)], _range_of(*place, len(stored.body)), 206)
+
+    def _counted(self, body: bytes, headers: dict[str, str], status: int) -> Response:
+        self._service.metrics.proxied(_PASSED, len(body))
+        return Response(body, status, headers, _TYPE)
+
+    async def _from_slices(
+        self, request: Request, objects: ProxyObjects, key: Key, span: re.Match[str] | None
+    ) -> Response:
+        pool, size = self._service.cold_reads, await in_threads(self._service.cold_reads, objects.size, key)
+        place = _place(span, size)
+        start, end = place or (0, size)
+        is_fresh = "no-cache" in request.headers.get("cache-control", "")
+
+        async def pieces() -> AsyncGenerator[bytes]:
+            outcomes = {CACHED}
+            for at in range(start, end, PIECE_BYTES):
+                try:
+                    body, outcome = await in_threads(
+                        pool, lambda at=at: objects.read(key, at, min(end, at + PIECE_BYTES), is_fresh=is_fresh)
+                    )
+                except Exception as error:
+                    if at == start:
+                        raise
+                    raise BrokenOff from error
+                outcomes.add(outcome)
+                yield body
+            worst = next(each for each in (FETCHED, SHARED, CACHED) if each in outcomes)
+            self._service.metrics.proxied(worst, end - start)
+
+        headers = {"content-length": str(end - start), "accept-ranges": "bytes"}
+        headers |= {} if place is None else _range_of(start, end, size)
+        return await begun(request, pieces(), _TYPE, lambda: headers, 200 if place is None else 206)
+
+
+def _place(span: re.Match[str] | None, size: int) -> tuple[int, int] | None:
+    """Return the first byte of a range, and the one after its last; None for the whole object (RFC 9110, 14.1.2).
+
+    Raises `Refused` (416).
+    """
+    if span is None or span[0] == "bytes=-" or (span[1] and span[2] and int(span[2]) < int(span[1])):
+        return None
+    start = int(span[1]) if span[1] else max(0, size - int(span[2]))
+    if start >= size:
+        raise Refused(416, "range", f"the object has {size} bytes, and the range begins after them")
+    return start, min(size, int(span[2]) + 1) if span[1] and span[2] else size
+
+
+def _range_of(start: int, end: int, size: int) -> dict[str, str]:
+    return {"content-range": f"bytes {start}-{end - 1}/{size}"}

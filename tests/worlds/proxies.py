@@ -1,0 +1,110 @@
+"""A proxy in this process: a service with `serve.proxy`, which clients ask over HTTP without another process."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable, Iterator, MutableMapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote
+
+from catalog.objects import ObjectStore
+from catalog.objects.http import HttpStore
+from offload.daemon.clients import for_checked_clients
+from offload.daemon.guard import Guard
+from offload.daemon.http import direct, make_app
+from offload.daemon.service import Service
+from offload.rights import parse_tokens
+from tests.answering import Answer, AnsweringServer, Asked
+from tests.worlds.services import serving
+
+__all__ = ["Proxied", "proxied"]
+
+
+@dataclass
+class Proxied:
+    """A proxy that answers at `url`. `asked` are the requests, and `spoil` may change an answer."""
+
+    url: str
+    service: Service
+    loop: asyncio.AbstractEventLoop
+    asked: list[Asked] = field(default_factory=list)
+    spoil: Callable[[Asked, Answer | None], Answer | None] | None = None
+
+    def run(self, coroutine: Any) -> Any:
+        return asyncio.run_coroutine_threadsafe(coroutine, self.loop).result(60)
+
+    def store(self, token: str | None = None) -> HttpStore:
+        return HttpStore(self.url, lambda: token, attempts=1)
+
+
+@contextmanager
+def proxied(
+    directory: Path, store: ObjectStore | str, tokens: bytes | None = None, **variables: str
+) -> Iterator[Proxied]:
+    """Run a proxy of `store`. `tokens` is the content of its token file; without one, everybody may do everything."""
+    loop, ready, stop = asyncio.new_event_loop(), threading.Event(), asyncio.Event()
+    opened: list[tuple[Service, Any]] = []
+
+    async def run() -> None:
+        async with serving(directory, store, None, SERVE_PROXY="true", **variables) as service:
+            known = None if tokens is None else parse_tokens(tokens, "tokens")
+            guard = Guard(direct(make_app(service)), lambda: service.settings, service.metrics, service.quota)
+            app = for_checked_clients(guard.known, lambda: service.settings, lambda: known, lambda _: None)
+            opened.append((service, app))
+            ready.set()
+            await stop.wait()
+
+    def work() -> None:
+        try:
+            loop.run_until_complete(run())
+        finally:
+            ready.set()
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    ready.wait(60)
+    try:
+        [(service, app)] = opened
+        proxy = Proxied("", service, loop)
+
+        def decide(asked: Asked) -> Answer | None:
+            proxy.asked.append(asked)
+            answer: Answer | None = proxy.run(_answer(app, asked))
+            return answer if proxy.spoil is None else proxy.spoil(asked, answer)
+
+        with AnsweringServer(decide) as server:
+            proxy.url = server.url
+            yield proxy
+    finally:
+        loop.call_soon_threadsafe(stop.set)
+        thread.join(60)
+        loop.close()
+
+
+async def _answer(app: Any, asked: Asked) -> Answer:
+    path, _, query = asked.target.partition("?")
+    sent: list[MutableMapping[str, Any]] = []
+
+    async def receive() -> dict[str, Any]:
+        if not bodies:
+            await asyncio.sleep(3600)
+        return {"type": "http.request", "body": bodies.pop(), "more_body": False}
+
+    async def send(message: MutableMapping[str, Any]) -> None:
+        sent.append(message)
+
+    bodies = [asked.body]
+    scope: dict[str, Any] = {
+        "type": "http", "method": asked.method, "path": unquote(path), "raw_path": path.encode("latin-1"),
+        "query_string": query.encode(), "root_path": "", "http_version": "1.1", "state": {},
+        "headers": [(name.lower().encode(), text.encode("latin-1")) for name, text in asked.headers.items()],
+    }  # fmt: skip
+    await app(scope, receive, send)
+    headers = {name.decode(): text.decode("latin-1") for name, text in sent[0]["headers"]}
+    length = headers.pop("content-length", None)
+    body = b"".join(each.get("body", b"") for each in sent[1:])
+    return Answer(sent[0]["status"], body, headers, int(length) if length and asked.method == "HEAD" else None)
