@@ -35,9 +35,9 @@ from catalog.errors import AccessDenied, InvalidObject, NoSuchObject, StoreUnrea
 from catalog.format.checksum import Checksum, ChecksumKind
 from catalog.format.keys import Key, check_key, check_prefix
 from catalog.format.remotes import split_remote
+from catalog.objects import settled_writes
 from catalog.objects.base import ObjectInfo, WithETag
 from catalog.objects.patience import LIMIT_S, Call, waiting
-from catalog.objects.settled_writes import backoff_s
 from catalog.objects.watched_sockets import WatchedSocket
 from catalog.objects.wrapped import T, WrappedStore
 
@@ -209,7 +209,7 @@ class HttpStore(WrappedStore):
                     return answer
                 cause = f"{answer.status} {_detail(answer)}".strip()
             if tries < self._attempts:
-                time.sleep(min(backoff_s(tries), max(0.0, call.left_s())))
+                time.sleep(min(settled_writes.backoff_s(tries), max(0.0, call.left_s())))
         if call.left_s() <= 0:
             cause = f"{_SILENT.format(call.limit_s)}; {cause}"
         raise StoreUnreachable(self._url, cause)

@@ -18,6 +18,7 @@ from catalog.objects.conformance import CHECKS, Check, NotKept, Sandbox
 from catalog.objects.s3 import S3Store
 from tests.catalog.s3_stores import kept_open
 from tests.s3_server import AS_HARNESS, MINIO, own_prefixes
+from tests.worlds.proxies import ThroughProxy
 
 __all__ = ["kept_open"]
 
@@ -32,6 +33,8 @@ def _opened(request: pytest.FixtureRequest, path: Path) -> ObjectStore:
         return LocalStore(path)
     if request.param == "memory":
         return MemoryStore()
+    if request.param == "http":  # it only reads, so the writes of a check go past it
+        return ThroughProxy(LocalStore(path), path.parent / "proxy")
     reader: Literal["obstore", "boto3"] = "boto3" if request.param == "s3-boto3" else "obstore"
     return S3Store(request.getfixturevalue("s3_remote"), reader=reader)
 
@@ -43,7 +46,7 @@ def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[ObjectStor
     opened.close()
 
 
-@pytest.fixture(params=KINDS)
+@pytest.fixture(params=[*KINDS, "http"])
 def shared_store(request: pytest.FixtureRequest, kept_open: dict[str, ObjectStore]) -> ObjectStore:
     """One store for all checks, each of which has a prefix of its own."""
     if request.param not in kept_open:

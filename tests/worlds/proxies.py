@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import http.client
 import threading
-from collections.abc import Callable, Iterator, MutableMapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping, MutableMapping
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
-from urllib.parse import unquote
+from urllib.parse import quote, unquote
 
-from catalog.objects import ObjectStore
+from catalog.format.keys import Key
+from catalog.objects import ObjectInfo, ObjectStore, WithETag
 from catalog.objects.http import HttpStore
+from catalog.objects.wrapped import T, WrappedStore
 from offload.daemon.clients import for_checked_clients
 from offload.daemon.guard import Guard
 from offload.daemon.http import direct, make_app
@@ -21,7 +24,7 @@ from offload.rights import parse_tokens
 from tests.answering import Answer, AnsweringServer, Asked
 from tests.worlds.services import serving
 
-__all__ = ["Proxied", "proxied"]
+__all__ = ["Proxied", "ThroughProxy", "proxied"]
 
 
 @dataclass
@@ -36,6 +39,21 @@ class Proxied:
 
     def run(self, coroutine: Any) -> Any:
         return asyncio.run_coroutine_threadsafe(coroutine, self.loop).result(60)
+
+    def ask(
+        self, target: str, token: str | None, body: bytes | None = None, method: str = "GET", **headers: str
+    ) -> tuple[int, Mapping[str, str], bytes]:
+        """Send a request as it is, whatever its target."""
+        given = {name.replace("_", "-"): text for name, text in headers.items()}
+        if token is not None:
+            given["Authorization"] = f"Bearer {token}"
+        with closing(http.client.HTTPConnection("127.0.0.1", int(self.url.rpartition(":")[2]), timeout=60)) as sent:
+            sent.putrequest(method, quote(target, safe="/%?=&.~"), skip_accept_encoding=True)
+            for name, text in {**given, "Content-Length": str(len(body or b""))}.items():
+                sent.putheader(name, text)
+            sent.endheaders(body or b"")
+            answer = sent.getresponse()
+            return answer.status, {name.lower(): text for name, text in answer.getheaders()}, answer.read()
 
     def store(self, token: str | None = None) -> HttpStore:
         return HttpStore(self.url, lambda: token, attempts=1)
@@ -108,3 +126,37 @@ async def _answer(app: Any, asked: Asked) -> Answer:
     length = headers.pop("content-length", None)
     body = b"".join(each.get("body", b"") for each in sent[1:])
     return Answer(sent[0]["status"], body, headers, int(length) if length and asked.method == "HEAD" else None)
+
+
+class ThroughProxy(WrappedStore):
+    """A store whose reads go over HTTP, through a proxy of the store itself, in `directory`."""
+
+    def __init__(self, inner: ObjectStore, directory: Path) -> None:
+        super().__init__(inner)
+        self._stack = ExitStack()
+        self._reads = self._stack.enter_context(proxied(directory, inner)).store()
+
+    @property
+    def is_ordered(self) -> bool:
+        return self._reads.is_ordered
+
+    def _call(self, method: str, key: str, act: Callable[[], T]) -> T:  # noqa: ARG002 - as the base has it
+        return act()
+
+    def get(self, key: Key) -> bytes:
+        return self._reads.get(key)
+
+    def get_with_etag(self, key: Key) -> WithETag:
+        return self._reads.get_with_etag(key)
+
+    def get_range(self, key: Key, start: int, length: int) -> bytes:
+        return self._reads.get_range(key, start, length)
+
+    def head(self, key: Key) -> ObjectInfo:
+        return self._reads.head(key)
+
+    def list(self, prefix: str, *, limit: int | None = None, start_after: str = "") -> Iterator[str]:
+        return self._reads.list(prefix, limit=limit, start_after=start_after)
+
+    def close(self) -> None:
+        self._stack.close()

@@ -1,0 +1,396 @@
+"""Test a daemon that is a proxy: who may read which object, what it caches, and how damage and trouble end."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import threading
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pytest
+
+import offload
+import seglog
+from catalog import Vid
+from catalog.errors import AccessDenied, InvalidObject, NoSuchObject, StoreUnreachable
+from catalog.format.keys import Key, pin_key
+from catalog.objects import LocalStore, MemoryStore, ObjectStore
+from catalog.objects.http import HttpStore
+from offload.rights import Role, token_line
+from tests.answering import Answer, Asked
+from tests.faults.store import CountingStore, Fault, FaultyStore, WrappedStore, unreachable
+from tests.offload.replicas import opened, ship, values
+from tests.worlds.proxies import Proxied, proxied
+
+MIB = 1024 * 1024
+CANARY = Random(7).randbytes(300)  # it does not compress
+TOKENS = {
+    "all": ("read", "*"), "web": ("read", "web"), "orders": ("read", "ord*"), "metrics": ("metrics", "*"),
+    "append": ("append", "web"),
+}  # fmt: skip
+
+
+def token_of(name: str) -> str:
+    return f"token-of-{name}-0123456789"
+
+
+LINES = "\n".join(
+    token_line(name, Role[role.upper()], topics, token_of(name)) for name, (role, topics) in TOKENS.items()
+)
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> MemoryStore:
+    """A remote with two topics, a branch and a tag."""
+    store = MemoryStore()
+    with opened(tmp_path / "writer", store) as (log, archive):
+        ship(archive, log, "orders", b"one", b"two")
+        ship(archive, log, "web", CANARY)
+        archive.restore("web", to="head", name="try")
+        ship(archive, log, "web@try", b"three")
+        archive.tags.tag("web", "v1")
+        store.put_new(pin_key(archive.history.snapshot("web").vid, "lease"), b"a pin")
+    return store
+
+
+@pytest.fixture
+def proxy(tmp_path: Path, store: MemoryStore) -> Iterator[Proxied]:
+    with proxied(tmp_path / "proxy", store, LINES.encode()) as found:
+        yield found
+
+
+def is_of_web(store: ObjectStore, key: str) -> bool:
+    if key.startswith(("refs/", "tags/")):
+        return key.split("/")[1] == "web"
+    with pytest.MonkeyPatch.context():
+        try:
+            return b"web" in store.get(Key(key.split("/")[0] + "/control"))
+        except NoSuchObject:
+            return False
+
+
+# ---------------------------------------------------------------- rights
+
+
+def test_a_token_reads_and_lists_what_its_topics_have_and_nothing_else(proxy: Proxied, store: MemoryStore) -> None:
+    keys = list(store.list(""))
+    web = [key for key in keys if is_of_web(store, key)]
+    orders = [key for key in keys if key not in web and not key.startswith(("oplog/", "pins/"))]
+    assert any(key.startswith("pins/") for key in keys)
+    assert any("/segments/" in key for key in orders)
+    shown = {"all": keys, "web": web, "append": web, "orders": orders}
+    for name, expected in shown.items():
+        reader = proxy.store(token_of(name))
+        assert list(reader.list("")) == expected, name
+        for prefix in ("refs/", "refs/web/", "tags/", "oplog/", "pins/", "5", web[0].partition("/")[0]):
+            assert list(reader.list(prefix)) == [key for key in expected if key.startswith(prefix)], (name, prefix)
+        for key in map(Key, keys):
+            for read in (lambda key=key: reader.get(key), lambda key=key: reader.head(key)):
+                if key in expected:
+                    assert read()
+                    continue
+                with pytest.raises(NoSuchObject):
+                    read()
+    for token in (token_of("metrics"), "wrong-token-0123456789", None):
+        for read in (lambda store: store.get(Key("refs/web/main")), lambda store: [*store.list("")]):
+            with pytest.raises(AccessDenied):
+                read(proxy.store(token))
+
+
+def test_a_foreign_key_and_an_absent_one_get_the_same_bytes(proxy: Proxied, store: MemoryStore) -> None:
+    def answer(key: str) -> tuple[Any, ...]:
+        seen: list[Answer | None] = []
+        proxy.spoil = lambda _, answer: seen.append(answer) or answer
+        with pytest.raises(NoSuchObject):
+            proxy.store(token_of("orders")).get(Key(key))
+        [found] = seen
+        assert found is not None
+        report = json.loads(found.body)
+        report.pop("request_id", None)
+        return found.status, dict(found.headers), json.dumps(report).replace(key, "KEY")
+
+    foreign = next(key for key in store.list("5") if is_of_web(store, key) and "/segments/" in key)
+    absent = foreign.replace(foreign.partition("/")[0], str(Vid.new(0)))
+    assert answer(foreign) == answer(absent)
+    assert answer("refs/web/main") == answer("refs/absent/main")
+    assert answer("oplog/FFFFFFFFFFFFFFFE") == answer("oplog/0000000000000000")
+
+
+def test_a_canary_reaches_no_other_token_also_not_from_the_cache(proxy: Proxied, store: MemoryStore) -> None:
+    bodies: list[bytes] = []
+    proxy.spoil = lambda _, answer: bodies.append(answer.body if answer else b"") or answer
+    keys = [Key(key) for key in store.list("")]
+    for name in ("web", "orders", "web", "orders", "metrics"):
+        bodies.clear()
+        for key in keys:
+            for read in (lambda store, key=key: store.get(key), lambda store, key=key: store.get_range(key, 0, 40)):
+                try:
+                    read(proxy.store(token_of(name)))
+                except (NoSuchObject, AccessDenied, InvalidObject):
+                    continue
+        assert any(CANARY in body for body in bodies) is (name == "web"), name
+
+
+def test_a_hostile_key_is_absent_before_any_request_to_the_store(tmp_path: Path, store: MemoryStore) -> None:
+    counting = CountingStore(store)
+    with proxied(tmp_path / "proxy", counting, LINES.encode(), CATALOG_SYNC_INTERVAL_S="never") as proxy:
+        proxy.run(_still(counting))
+        for target in (
+            "../x", "refs/../refs/web/main", "refs%2fweb/main", "refs/web%2Fmain", "refs/web/main%00", "%2e%2e/acme/refs",
+            "/refs/web/main", "refs/web/main/", ".multipart/x", "refs//main", "é",
+        ):  # fmt: skip
+            status, headers, _ = proxy.ask(f"/objects/{target}", token_of("all"))
+            assert (status, headers.get("seglog-error")) == (404, "NoSuchObject"), target
+        for target in ("tenants/other/objects/refs/web/main", "oplog/1", "pins/x/y", "refs/orders/main"):
+            assert proxy.ask(f"/objects/{target}", token_of("web"))[0] == 404
+        for query in ("prefix=../", "prefix=%2F", "limit=0", "limit=1001", "start_after=%00", "other=1"):
+            assert proxy.ask(f"/objects?{query}", token_of("all"))[0] == 400, query
+    assert counting.counts.total() == 0
+
+
+async def _still(counting: CountingStore) -> None:
+    counting.counts.clear()
+
+
+# ---------------------------------------------------------------- bytes, ranges, cache
+
+
+def large(tmp_path: Path, size: int = 3 * MIB + 777) -> tuple[LocalStore, Key, bytes]:
+    """Return a remote with one segment of incompressible bytes."""
+    store = LocalStore(tmp_path / "remote")
+    with opened(tmp_path / "writer", store) as (log, archive):
+        ship(archive, log, "t", b"one")
+        key = next(Key(key) for key in store.list("") if "/segments/" in key and not key.endswith(".index"))
+    body = Random(1).randbytes(size)
+    store.put(key, body, {})
+    return store, key, body
+
+
+def outcomes(proxy: Proxied) -> dict[str, float]:
+    [metric] = proxy.service.metrics.proxy_requests.collect()
+    return {sample.labels["outcome"]: sample.value for sample in metric.samples if sample.name.endswith("_total")}
+
+
+def test_ranges_come_from_slices_that_are_fetched_once(tmp_path: Path) -> None:
+    inner, key, body = large(tmp_path)
+    counting = CountingStore(inner)
+    with proxied(tmp_path / "proxy", counting, CATALOG_SYNC_INTERVAL_S="never") as proxy:
+        reader = proxy.store()
+        reader.head(key)  # the proxy learns the topic of its volume
+        counting.counts.clear()
+        assert reader.get_range(key, 100, 50) == body[100:150]
+        assert reader.get_range(key, MIB - 10, 20) == body[MIB - 10 : MIB + 10]
+        assert counting.counts == {"head": 1, "get_range": 2}
+        assert reader.get(key) == body
+        assert counting.counts == {"head": 1, "get_range": 3}  # the missing neighbours come with one GET
+        assert reader.get_range(key, 5, len(body) - 5) == body[5:]
+        assert counting.counts == {"head": 1, "get_range": 3}
+        assert outcomes(proxy) == {"passed": 1, "fetched": 3, "cached": 1}
+        for start, length in ((0, len(body) + 1), (len(body), 1), (len(body) + MIB, 5)):
+            with pytest.raises(InvalidObject):
+                reader.get_range(key, start, length)
+        for given, status, content_range, size in (
+            (f"bytes={len(body)}-", 416, None, None),
+            ("bytes=-100", 206, f"bytes {len(body) - 100}-{len(body) - 1}/{len(body)}", 100),
+            (f"bytes={MIB}-", 206, f"bytes {MIB}-{len(body) - 1}/{len(body)}", len(body) - MIB),
+            ("bytes=7-3", 200, None, len(body)),
+            ("bytes=0-1,5-6", 200, None, len(body)),
+            ("lines=0-1", 200, None, len(body)),
+        ):
+            found_status, headers, found = proxy.ask(f"/objects/{key}", None, Range=given)
+            assert (found_status, headers.get("content-range")) == (status, content_range), given
+            assert size is None or len(found) == size
+
+
+def test_what_may_change_goes_through_each_time(tmp_path: Path, store: MemoryStore) -> None:
+    counting = CountingStore(store)
+    with proxied(tmp_path / "proxy", counting, CATALOG_SYNC_INTERVAL_S="never") as proxy:
+        reader = proxy.store()
+        for key in (Key("refs/web/main"), *(Key(key) for key in store.list("") if "/log/" in key)):
+            counting.counts.clear()
+            assert [reader.get(key) for _ in range(2)] == [store.get(key)] * 2
+            assert counting.counts["get_with_etag"] == 2
+            assert reader.get_range(key, 1, 4) == store.get(key)[1:5]
+            with pytest.raises(InvalidObject):
+                reader.get_range(key, 1, 100_000)
+        assert set(outcomes(proxy)) == {"passed"}
+
+
+def test_readers_of_one_range_share_its_get(tmp_path: Path) -> None:
+    inner, key, body = large(tmp_path)
+    begun, may_end = threading.Semaphore(0), threading.Event()
+
+    class Slow(WrappedStore):
+        gets = 0
+
+        def _call(self, _method: str, _key: str, act: Any) -> Any:
+            return act()
+
+        def get_range(self, key: Key, start: int, length: int) -> bytes:
+            if "/segments/" in key:
+                self.gets += 1
+                begun.release()
+                assert may_end.wait(30)
+            return super().get_range(key, start, length)
+
+    slow = Slow(inner)
+    with proxied(tmp_path / "proxy", slow) as proxy, ThreadPoolExecutor(4) as pool:
+        proxy.store().head(key)
+        first = pool.submit(proxy.store().get_range, key, 0, 2 * MIB)
+        assert begun.acquire(timeout=30)
+        others = [pool.submit(proxy.store().get_range, key, start, MIB) for start in (0, 10, MIB - 5)]
+        while len(proxy.asked) < 5:
+            threading.Event().wait(0.01)
+        threading.Event().wait(0.05)
+        may_end.set()
+        assert first.result(30) == body[: 2 * MIB]
+        assert [other.result(30) for other in others] == [body[at : at + MIB] for at in (0, 10, MIB - 5)]
+        assert slow.gets == 1
+        assert outcomes(proxy)["fetched"] == 1
+
+
+def test_a_restart_with_a_full_an_empty_and_a_damaged_cache(tmp_path: Path) -> None:
+    inner, key, body = large(tmp_path)
+    counting, place = CountingStore(inner), tmp_path / "proxy" / "cache" / "proxy" / "seglog-chunks"
+
+    def gets() -> int:
+        with proxied(tmp_path / "proxy", counting, CATALOG_SYNC_INTERVAL_S="never") as proxy:
+            proxy.store().head(key)
+            counting.counts.clear()
+            assert proxy.store().get(key) == body
+            return counting.counts["get_range"]
+
+    assert (gets(), gets()) == (1, 0)
+    entries = sorted(path for path in place.iterdir() if path.name != "LOCK")
+    assert len(entries) == 4
+    damaged = bytearray(entries[1].read_bytes())
+    damaged[5] ^= 1
+    entries[1].write_bytes(damaged)
+    entries[2].write_bytes(entries[2].read_bytes()[:-3])
+    assert 1 <= gets() <= 2
+    assert gets() == 0
+    shutil.rmtree(place.parent)
+    assert (gets(), gets()) == (1, 0)
+    shutil.rmtree(place.parent)
+    place.parent.write_bytes(b"no directory can be here")  # as on a disk that fails, it goes without a cache
+    assert (gets(), gets()) == (1, 1)
+
+
+def test_a_flip_on_the_way_is_found_and_read_again_past_the_cache(tmp_path: Path) -> None:
+    class Flips(WrappedStore):
+        is_bad = True
+
+        def _call(self, _method: str, _key: str, act: Any) -> Any:
+            return act()
+
+        def get_range(self, key: Key, start: int, length: int) -> bytes:
+            body = super().get_range(key, start, length)
+            if "/segments/" not in key or not self.is_bad:
+                return body
+            return body[: len(body) // 2] + bytes([body[len(body) // 2] ^ 1]) + body[len(body) // 2 + 1 :]
+
+    memory = MemoryStore()
+    with opened(tmp_path / "writer", memory) as (log, archive):
+        ship(archive, log, "t", *(b"%d" % number * 40 for number in range(500)))
+        expected = values(archive, "t")
+    flips = Flips(memory)
+    with proxied(tmp_path / "proxy", flips) as proxy:
+
+        def heal(asked: Asked, answer: Answer | None) -> Answer | None:
+            if asked.headers.get("Cache-Control") == "no-cache":
+                fresh.append(asked.target)
+            elif "/segments/" in asked.target:
+                flips.is_bad = False  # from the next GET of the store on
+            return answer
+
+        fresh: list[str] = []
+        proxy.spoil = heal
+        with opened(tmp_path / "reader", proxy.store()) as (_, reader):
+            reader.replication.sync("t")
+            flips.is_bad = True
+            assert values(reader, "t") == expected
+        assert fresh
+        assert not any("/log/" in target for target in fresh)
+        with opened(tmp_path / "other", proxy.store()) as (_, reader):
+            fresh.clear()
+            reader.replication.sync("t")
+            assert values(reader, "t") == expected
+            assert fresh == []  # the cache has the new bytes
+
+
+# ---------------------------------------------------------------- trouble
+
+
+def test_a_store_that_is_away_is_503_and_the_reader_says_so(tmp_path: Path, store: MemoryStore) -> None:
+    faulty = FaultyStore(store, [])
+    with proxied(tmp_path / "proxy", faulty, CATALOG_SYNC_INTERVAL_S="never") as proxy:
+        faulty.fail([Fault(method="get_with_etag", error=unreachable)])
+        status, headers, _ = proxy.ask("/objects/refs/web/main", None)
+        assert status == 503
+        assert int(headers["retry-after"]) >= 1
+        with pytest.raises(StoreUnreachable, match="503"):
+            proxy.store().get(Key("refs/web/main"))
+        faulty.fail([])
+        assert proxy.store().get(Key("refs/web/main")) == store.get(Key("refs/web/main"))
+
+
+def test_a_daemon_that_is_no_proxy_shows_no_object(tmp_path: Path, store: MemoryStore) -> None:
+    with proxied(tmp_path / "proxy", store) as proxy:
+        toml = tmp_path / "proxy" / "seglog.toml"
+        toml.write_text("[serve]\nproxy = false\n")
+        proxy.service.reload({})
+        assert proxy.ask("/objects/refs/web/main", None)[0] == 404
+        with pytest.raises(StoreUnreachable, match="this daemon is no proxy"):
+            proxy.store().get(Key("refs/web/main"))
+        toml.write_text("[serve]\nproxy = true\n")
+        proxy.service.reload({})
+        assert proxy.store().get(Key("refs/web/main"))
+
+
+def test_a_proxy_follows_all_names_and_takes_none_over(tmp_path: Path, store: MemoryStore) -> None:
+    with proxied(tmp_path / "proxy", store, CATALOG_SYNC_INTERVAL_S="1") as proxy:
+        _until_topics(proxy, ["orders", "web", "web@try"])
+        headers = {"Content_Type": "application/octet-stream"}
+        status, _, body = proxy.ask("/topics/orders/records", None, b"mine", method="POST", **headers)
+        report = json.loads(body)
+        assert (status, report["title"]) == (409, "WrittenElsewhere")
+        assert "proxy" in report["detail"]
+        assert "ask the daemon that writes it" in report["hint"]
+        status, _, body = proxy.ask("/topics/orders/records/2", None)
+        assert (status, body) == (200, b"two")
+    with opened(tmp_path / "writer", store) as (log, archive):
+        ship(archive, log, "orders", b"three")  # its writer was not fenced
+
+
+def _until_topics(proxy: Proxied, names: list[str]) -> None:
+    for _ in range(1000):
+        if json.loads(proxy.ask("/topics", None)[2])["topics"] == names:
+            return
+        threading.Event().wait(0.01)
+    raise AssertionError(names)
+
+
+def test_a_directory_made_over_http_has_no_writer(tmp_path: Path, proxy: Proxied) -> None:
+    reader = proxy.store(token_of("web"))
+    assert [each.topic for each in offload.recover(tmp_path / "new", proxy.url, store=reader)] == ["web", "web@try"]
+    with opened(tmp_path / "new", proxy.store(token_of("web"))) as (log, archive):
+        assert values(archive, "web") == [CANARY]
+        assert values(archive, "web@try") == [CANARY, b"three"]
+        assert len(archive.history.commits("web@try")) == 2
+        for act in (
+            lambda: archive.open_for_append("web"),
+            lambda: archive.replication.take_over("web"),
+            lambda: archive.restore("web", to="head", name="other"),
+            lambda: archive.tags.tag("web", "v2"),
+        ):
+            with pytest.raises(AccessDenied, match="this remote only reads"):
+                act()
+        log.topic("own").append([b"mine"])
+        log.topic("own").seal()
+        with pytest.raises((AccessDenied, seglog.SeglogError)):
+            archive.offload("own")
+    assert isinstance(reader, HttpStore)
