@@ -777,9 +777,15 @@ COMMANDS = {
         '\n'
         'With --tenants, the section [serve] of DIR is for the whole daemon. Each DIR/NAME has its own seglog.toml and its\n'
         'own remote. A token names its tenant, or the path does: /tenants/NAME/topics/... After SIGHUP the daemon opens new\n'
-        'directories, and closes those that are gone.',
+        'directories, and closes those that are gone.\n'
+        '\n'
+        'With --proxy, the daemon makes DIR if it is new, follows each topic and branch of the remote, and shows the objects\n'
+        'of the remote to tokens that may read them. Readers name it as their remote: https://host:7373. The directory has\n'
+        'nothing of its own, so it may be removed while the daemon is down.\n'
+        'Example: seglog -C /var/cache/seglog serve --proxy s3://my-bucket/acme',
         (
             ListedParameter('tenants', 'bool', 'Serve each data directory below DIR, as the tenant of its name.', ('--tenants',), default=False),
+            ListedParameter('proxy', 'str', 'Serve this remote to readers, from a directory that is only a cache.', ('--proxy',), metavar='URL'),
         ),
         'offload.cli.start',
         'operate',
