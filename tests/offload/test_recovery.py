@@ -9,6 +9,7 @@ import pytest
 
 from catalog.errors import Fenced, InvalidObject, StoreUnreachable
 from catalog.format.keys import control_key
+from catalog.objects import ObjectStore
 from catalog.objects.memory import MemoryStore
 from offload.errors import DirectoryNotEmpty
 from offload.recovery import MARKER, NotRecovered, Recovered, recover
@@ -18,6 +19,9 @@ from tests.faults.store import Fault, FaultyStore, unreachable
 from tests.faults.stride import every
 from tests.offload.replicas import opened, ship, values
 from tests.seams.archive import context_of
+from tests.worlds.proxies import Via, over_http_too, via
+
+__all__ = ["via"]
 
 URL = "file:///somewhere"
 
@@ -47,7 +51,7 @@ def store(tmp_path: Path) -> MemoryStore:
 EXPECTED = {"a": [b"3", b"4"], "a@one": [b"1"], "a@three": [b"1", b"2", b"3", b"6"], "b": [b"5"]}
 
 
-def check(path: Path, store: MemoryStore) -> None:
+def check(path: Path, store: ObjectStore) -> None:
     with opened(path, store) as (log, archive):
         assert archive.replication.replicas() == sorted(EXPECTED)
         assert {name: values(archive, name) for name in EXPECTED} == EXPECTED
@@ -55,12 +59,13 @@ def check(path: Path, store: MemoryStore) -> None:
     assert not (path / MARKER).exists()
 
 
-def test_every_name_that_lives_is_a_replica(tmp_path: Path, store: MemoryStore) -> None:
-    found = list(recover(tmp_path / "new", URL, store=store))
+@over_http_too
+def test_every_name_that_lives_is_a_replica(tmp_path: Path, store: MemoryStore, via: Via) -> None:
+    found = list(recover(tmp_path / "new", URL, store=via(store)))
     told = [(each.topic, each.head_seq, each.records, each.last_seq) for each in found if isinstance(each, Recovered)]
     assert told == [("a", 4, 2, 4), ("a@one", 1, 1, 1), ("a@three", 4, 4, 4), ("b", 1, 1, 1)]
     assert not any(each.is_writable for each in found if isinstance(each, Recovered))
-    check(tmp_path / "new", store)
+    check(tmp_path / "new", via(store))
     assert f'url = "{URL}"' in (tmp_path / "new" / "seglog.toml").read_text()
 
 

@@ -12,6 +12,8 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote, unquote
 
+import pytest
+
 from catalog.format.keys import Key
 from catalog.objects import ObjectInfo, ObjectStore, WithETag
 from catalog.objects.http import HttpStore
@@ -24,7 +26,7 @@ from offload.rights import parse_tokens
 from tests.answering import Answer, AnsweringServer, Asked
 from tests.worlds.services import serving
 
-__all__ = ["Proxied", "ThroughProxy", "proxied"]
+__all__ = ["Proxied", "ThroughProxy", "Via", "http_is_long", "over_http_too", "proxied", "via"]
 
 
 @dataclass
@@ -140,7 +142,7 @@ class ThroughProxy(WrappedStore):
     def is_ordered(self) -> bool:
         return self._reads.is_ordered
 
-    def _call(self, method: str, key: str, act: Callable[[], T]) -> T:  # noqa: ARG002 - as the base has it
+    def _call(self, method: str, key: str, act: Callable[[], T]) -> T:
         return act()
 
     def get(self, key: Key) -> bytes:
@@ -160,3 +162,25 @@ class ThroughProxy(WrappedStore):
 
     def close(self) -> None:
         self._stack.close()
+
+
+Via = Callable[[ObjectStore], ObjectStore]
+"""A function that returns a store as a reader sees it: itself, or through a proxy of it."""
+
+over_http_too = pytest.mark.parametrize("via", ["bucket", "http"], indirect=True)
+#: A reader over HTTP only in `make test-all`, because one exemplar of each kind runs in `make test`.
+http_is_long = pytest.mark.parametrize("via", ["bucket", pytest.param("http", marks=pytest.mark.long)], indirect=True)
+
+
+@pytest.fixture
+def via(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Via]:
+    proxies: dict[int, Proxied] = {}
+    with ExitStack() as stack:
+
+        def through_proxy(store: ObjectStore) -> ObjectStore:
+            if id(store) not in proxies:
+                directory = tmp_path / f"proxy-{len(proxies)}"
+                proxies[id(store)] = stack.enter_context(proxied(directory, store))
+            return proxies[id(store)].store()
+
+        yield through_proxy if request.param == "http" else lambda store: store

@@ -17,6 +17,9 @@ from offload.recovery import MARKER, Recovered, RemoteEmpty
 from tests.faults.store import Fault, FaultyStore, denied, unreachable
 from tests.offload.replicas import opened, ship, values
 from tests.seams.archive import context_of
+from tests.worlds.proxies import Via, http_is_long, over_http_too, via
+
+__all__ = ["via"]
 
 URL = "file:///somewhere"
 ONCE = FollowOptions(once=True)
@@ -59,24 +62,30 @@ def until_interrupt(results: Iterator[Found]) -> Iterator[Found]:
         yield from results
 
 
-def test_a_new_directory_follows_all_and_says_where_the_unknown_begins(tmp_path: Path, store: MemoryStore) -> None:
-    found = list(follow(tmp_path / "new", URL, ONCE, store=store))
+@http_is_long
+def test_a_new_directory_follows_all_and_says_where_the_unknown_begins(
+    tmp_path: Path, store: MemoryStore, via: Via
+) -> None:
+    found = list(follow(tmp_path / "new", URL, ONCE, store=via(store)))
     told = [(each.topic, each.tail_after_seq, each.tail) for each in found if isinstance(each, Recovered)]
     assert told == [("a", 2, "unknown"), ("a@half", 1, "unknown"), ("b", 1, "unknown")]
     assert all(each.tail_after_time == each.last_time for each in found if isinstance(each, Recovered))
     assert found[-1] == Looked(3, 0)
     assert not (tmp_path / "new" / MARKER).exists()
-    with opened(tmp_path / "new", store) as (log, archive):
+    with opened(tmp_path / "new", via(store)) as (log, archive):
         assert archive.replication.replicas() == ["a", "a@half", "b"]
         assert log.topics() == []
         assert values(archive, "a") == [b"1", b"2"]
 
 
-def test_a_look_tells_how_far_readers_were_behind(tmp_path: Path, store: MemoryStore) -> None:
-    list(follow(tmp_path / "new", URL, ONCE, store=store))
+@over_http_too
+def test_a_look_tells_how_far_readers_were_behind(tmp_path: Path, store: MemoryStore, via: Via) -> None:
+    list(follow(tmp_path / "new", URL, ONCE, store=via(store)))
     more(tmp_path, store, "a", b"4")  # with the record that was not offloaded before
     seen = {
-        each.topic: each for each in follow(tmp_path / "new", URL, ONCE, store=store) if isinstance(each, TopicFollowed)
+        each.topic: each
+        for each in follow(tmp_path / "new", URL, ONCE, store=via(store))
+        if isinstance(each, TopicFollowed)
     }
     a, b = seen["a"], seen["b"]
     assert (a.role, a.head_seq, a.commits, a.lag_records) == ("replica", 4, 1, 2)
@@ -84,7 +93,7 @@ def test_a_look_tells_how_far_readers_were_behind(tmp_path: Path, store: MemoryS
     assert a.lag_s >= 0
     assert (b.head_seq, b.commits, b.lag_records, b.lag_s) == (1, 0, 0, 0.0)
     assert b.last_time is not None
-    with opened(tmp_path / "new", store) as (_, archive):
+    with opened(tmp_path / "new", via(store)) as (_, archive):
         assert values(archive, "a") == [b"1", b"2", b"never offloaded", b"4"]
 
 
@@ -170,17 +179,22 @@ def test_a_topic_that_is_written_here_is_not_pushed(tmp_path: Path, store: Memor
         assert archive.status.offloaded_seq("b") == 1
 
 
-def test_a_name_that_goes_is_forgotten_and_found_again_when_it_comes_back(tmp_path: Path, store: MemoryStore) -> None:
-    list(follow(tmp_path / "new", URL, ONCE, store=store))
+@http_is_long
+def test_a_name_that_goes_is_forgotten_and_found_again_when_it_comes_back(
+    tmp_path: Path, store: MemoryStore, via: Via
+) -> None:
+    list(follow(tmp_path / "new", URL, ONCE, store=via(store)))
     with opened(tmp_path / "old", store) as (_, archive):
         archive.branches.delete_branch("a", "half")
-    found = list(follow(tmp_path / "new", URL, ONCE, store=store))
+    found = list(follow(tmp_path / "new", URL, ONCE, store=via(store)))
     assert [each for each in found if isinstance(each, TopicUnfollowed)] == [TopicUnfollowed("a@half")]
     assert found[-1] == Looked(2, 0)
-    assert not [each for each in follow(tmp_path / "new", URL, ONCE, store=store) if isinstance(each, TopicUnfollowed)]
+    assert not [
+        each for each in follow(tmp_path / "new", URL, ONCE, store=via(store)) if isinstance(each, TopicUnfollowed)
+    ]
     with opened(tmp_path / "old", store) as (_, archive):
         archive.branches.undelete_branch("a", "half")
-    found = list(follow(tmp_path / "new", URL, ONCE, store=store))
+    found = list(follow(tmp_path / "new", URL, ONCE, store=via(store)))
     assert [each.topic for each in found if isinstance(each, Recovered)] == ["a@half"]
 
 
@@ -191,15 +205,16 @@ def test_another_remote_under_the_same_url_is_a_failure(tmp_path: Path, store: M
     assert list(follow(tmp_path / "new", URL, ONCE, store=store))[-1] == Looked(3, 0)
 
 
-def test_a_promotion_moves_it_to_the_new_main(tmp_path: Path, store: MemoryStore) -> None:
-    list(follow(tmp_path / "new", URL, ONCE, store=store))
+@http_is_long
+def test_a_promotion_moves_it_to_the_new_main(tmp_path: Path, store: MemoryStore, via: Via) -> None:
+    list(follow(tmp_path / "new", URL, ONCE, store=via(store)))
     with opened(tmp_path / "old", store) as (log, archive):
         archive.replication.sync("a@half")
         ship(archive, log, "a@half", b"other")
         archive.branches.promote_branch("a", "half", keep="former", leave=True)
     seen = {
         each.topic: each
-        for each in follow(tmp_path / "new", URL, ONCE, store=store)
+        for each in follow(tmp_path / "new", URL, ONCE, store=via(store))
         if isinstance(each, (TopicFollowed, Recovered))
     }
     found = seen["a"]
@@ -207,7 +222,7 @@ def test_a_promotion_moves_it_to_the_new_main(tmp_path: Path, store: MemoryStore
     assert (found.head_seq, found.commits > 0, found.last_time is not None) == (2, True, True)
     assert isinstance(seen["a@former"], Recovered)
     assert "a@half" not in seen
-    with opened(tmp_path / "new", store) as (_, archive):
+    with opened(tmp_path / "new", via(store)) as (_, archive):
         assert values(archive, "a") == [b"1", b"other"]
 
 

@@ -21,6 +21,9 @@ from tests.offload.replicas import opened, ship, values
 from tests.seams.archive import context_of
 from tests.seams.catalog import lock_of_local
 from tests.worlds.clock import HandClock
+from tests.worlds.proxies import Via, http_is_long, over_http_too, via
+
+__all__ = ["via"]
 
 
 def _volume(archive: Archive) -> Vid:
@@ -32,8 +35,9 @@ def store() -> MemoryStore:
     return MemoryStore()
 
 
-def test_pull_changes_nothing_for_readers_and_sync_moves_them_on(tmp_path: Path, store: MemoryStore) -> None:
-    with opened(tmp_path / "writer", store) as (log, writer), opened(tmp_path / "reader", store) as (_, reader):
+@over_http_too
+def test_pull_changes_nothing_for_readers_and_sync_moves_them_on(tmp_path: Path, store: MemoryStore, via: Via) -> None:
+    with opened(tmp_path / "writer", store) as (log, writer), opened(tmp_path / "reader", via(store)) as (_, reader):
         ship(writer, log, "t", b"a", b"b")
         assert str(reader.replication.sync_state("t") if reader.replication.sync("t") else "") == "2 r1"
         ship(writer, log, "t", b"c")
@@ -223,8 +227,11 @@ def test_reset_with_discard_drops_what_is_only_here(tmp_path: Path, store: Memor
         assert values(archive, "t") == [b"a", b"b"]
 
 
-def test_a_replica_that_gc_has_passed_goes_on_from_the_newest_commit(tmp_path: Path, store: MemoryStore) -> None:
-    with opened(tmp_path / "writer", store) as (log, writer), opened(tmp_path / "reader", store) as (_, reader):
+@http_is_long
+def test_a_replica_that_gc_has_passed_goes_on_from_the_newest_commit(
+    tmp_path: Path, store: MemoryStore, via: Via
+) -> None:
+    with opened(tmp_path / "writer", store) as (log, writer), opened(tmp_path / "reader", via(store)) as (_, reader):
         ship(writer, log, "t", b"a")
         reader.replication.sync("t")
         for value in (b"b", b"c", b"d"):
