@@ -41,6 +41,7 @@ MENU: dict[str, tuple[str | tuple[str, str], ...]] = {
         "docs/streams.md",
         "docs/tenants.md",
         "docs/replicas.md",
+        "docs/proxy.md",
         "docs/spark.md",
         ("Spark on a service", "docs/spark/*.md"),
         "docs/warm-segments.md",

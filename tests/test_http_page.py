@@ -28,7 +28,8 @@ _ADDRESS = "http://127.0.0.1:7373"
 def test_each_call_of_the_page_has_the_answer_that_it_shows(tmp_path: Path) -> None:
     seglog.open(tmp_path / "data").close()
     of_one, _, of_many = PAGE.read_text().partition("## Many tenants")
-    with served(tmp_path / "data", (tmp_path / "remote").as_uri(), OFFLOAD_OFFLOAD_AFTER_S="never") as daemon:
+    given = {"OFFLOAD_OFFLOAD_AFTER_S": "never", "SERVE_PROXY": "true"}
+    with served(tmp_path / "data", (tmp_path / "remote").as_uri(), **given) as daemon:
         assert _run(of_one, daemon, tmp_path) >= 15
     for name in ("acme", "globex"):
         seglog.open(tmp_path / "root" / name).close()
