@@ -102,17 +102,21 @@ class Rights:
 
     def check_all_topics(self, role: Role) -> None:
         """Raise `NotAllowed` if the client lacks the role on all topics."""
-        if not any(grant.role >= role and _ALL in grant.topics for grant in self.grants):
+        if not self.shows_all(role):
             raise NotAllowed(self.name, role.word, "all topics")
 
     def check_all_tenants(self, role: Role) -> None:
         """Raise `NotAllowed` if the client is bound to a tenant, or lacks the role on all topics."""
-        if self.tenant or not any(grant.role >= role and _ALL in grant.topics for grant in self.grants):
+        if self.tenant or not self.shows_all(role):
             raise NotAllowed(self.name, role.word, "all tenants")
 
     def shows(self, topic: str, role: Role = Role.READ) -> bool:
         """Return whether a list of topics shows this one to the client."""
         return any(grant.role >= role and grant.covers(topic) for grant in self.grants)
+
+    def shows_all(self, role: Role = Role.READ) -> bool:
+        """Return whether a list of topics shows all of them to the client."""
+        return any(grant.role >= role and _ALL in grant.topics for grant in self.grants)
 
 
 EVERYTHING: Final = Rights("", (Grant(Role.ADMIN, (_ALL,)),))

@@ -18,58 +18,56 @@ PROXY-4  Readers that miss the same slice at the same time share one GET. If it 
 from __future__ import annotations
 
 import threading
-from collections import OrderedDict
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future
+from functools import lru_cache
 from itertools import islice
-from pathlib import Path
-from typing import Final, TypeVar
+from typing import Final
 
 from blake3 import blake3
 from xxhash import xxh3_64_digest, xxh3_64_intdigest
 
 from catalog import Vid, Volumes
-from catalog.errors import InvalidKey, InvalidName, NoSuchObject
-from catalog.format.keys import Key, check_key, check_name, check_prefix, volume_of
+from catalog.errors import InvalidKey, NoSuchObject
+from catalog.format.keys import Key, check_key, check_prefix, volume_of
 from catalog.objects.base import ObjectStore, past_cache
-from offload.errors import NotAllowed
-from offload.read.cache import ChunkCache, Name, open_cache
-from offload.read.cold_reader import SingleFlight
-from offload.rights import Rights, Role
+from offload.read.cache import ChunkCache, Name
+from offload.rights import Rights
 
 SLICE_BYTES: Final = 1024 * 1024
 PIECE_BYTES: Final = 8 * SLICE_BYTES
 """The bytes of one piece of an answer, and of the largest GET of the store."""
 CACHED, SHARED, FETCHED = "cached", "shared", "fetched"
-K = TypeVar("K")
-V = TypeVar("V")
-_SUM_BYTES = 8
-_MOST_KNOWN = 100_000  # sizes of objects, and topics of volumes
+_MOST_KNOWN = 100_000
 
 
 class ProxyObjects:
     """The objects of one remote. Many threads may use it. Methods raise the errors of the store.
 
-    The cache has `limit_bytes` in `directory`, and opens with the first read.
+    `size_of` returns the size of a fixed object, and asks the store once.
     """
 
-    def __init__(self, store: ObjectStore, directory: Path, limit_bytes: int) -> None:
+    def __init__(self, store: ObjectStore, cache: ChunkCache | None) -> None:
+        volumes = Volumes(store)
+
+        @lru_cache(_MOST_KNOWN)
+        def size_of(key: Key) -> int:
+            return store.head(key).size
+
+        @lru_cache(_MOST_KNOWN)
+        def topic_of(vid: Vid) -> str:
+            return volumes.control(vid).topic
+
         self.store = store
-        self._volumes = Volumes(store)
-        self._open_cache = directory, limit_bytes
-        self._cache: ChunkCache | None = None
-        self._is_open = False
+        self.size_of = size_of
+        self._topic_of_volume = topic_of
+        self._cache = cache
         self._lock = threading.Lock()
         self._flights: dict[Name, Future[bytes]] = {}
-        self._heads: SingleFlight[Key, int] = SingleFlight()
-        self._sizes: OrderedDict[Key, int] = OrderedDict()
-        self._topics: OrderedDict[Vid, str] = OrderedDict()
 
     def close(self) -> None:
-        with self._lock:
-            self._is_open = True
-            if self._cache is not None:
-                self._cache.close()
+        if self._cache is not None:
+            self._cache.close()
 
     def checked(self, rights: Rights, text: str) -> Key:
         """Return the key if the client may read it. Raises `NoSuchObject` (PROXY-2), also for a text that is no key."""
@@ -84,24 +82,19 @@ class ProxyObjects:
     def keys(self, rights: Rights, prefix: str, start_after: str, limit: int) -> list[str]:
         """Return the first keys of a listing that the client may see. Raises `InvalidKey` for a prefix that is none."""
         check_prefix(prefix)
-        if _sees_all(rights) or self._shows(rights, prefix):
+        if self._shows(rights, prefix):
             return list(self.store.list(prefix, limit=limit, start_after=start_after))
-        if self._topic_of(prefix) is not None or not _is_of_topics(prefix):
+        if self._topic_of(prefix) is not None:
             return []
         listed = self.store.list(prefix, start_after=start_after)
         return list(islice((key for key in listed if self._shows(rights, key)), limit))
-
-    def size(self, key: Key) -> int:
-        """Return the size of a fixed object."""
-        size = self._sizes.get(key)
-        return self._heads.do(key, lambda: self._asked_size(key)) if size is None else size
 
     def read(self, key: Key, start: int, end: int, *, is_fresh: bool = False) -> tuple[bytes, str]:
         """Return bytes of a fixed object, and how they came. The object has them, and they are a piece at most.
 
         With `is_fresh` they come from the store.
         """
-        size, first = self.size(key), start // SLICE_BYTES
+        first, size = start // SLICE_BYTES, self.size_of(key)
         numbers = range(first, -(-end // SLICE_BYTES))
         if is_fresh:
             slices, outcome = self._fetched(key, numbers, size, is_fresh=True), FETCHED
@@ -110,39 +103,21 @@ class ProxyObjects:
         body = b"".join(slices[number] for number in numbers)
         return body[start - first * SLICE_BYTES : end - first * SLICE_BYTES], outcome
 
-    # ------------------------------------------------------------ rights
-
     def _shows(self, rights: Rights, key: str) -> bool:
         topic = self._topic_of(key)
-        return _sees_all(rights) if topic is None else rights.shows(topic, Role.READ)
+        return rights.shows_all() if topic is None else rights.shows(topic)
 
     def _topic_of(self, key: str) -> str | None:
         """Return the one topic of a key, or of all keys with a prefix; None without one."""
         kind, _, names = key.partition("/")
+        topic, slash, _ = names.partition("/")
         if kind in ("refs", "tags"):
-            topic, slash, _ = names.partition("/")
-            try:
-                return check_name("topic", topic) if slash else None
-            except InvalidName:
-                return None
+            return topic if slash else None
         vid = volume_of(key)
-        if vid is None:
+        try:
+            return None if vid is None else self._topic_of_volume(vid)
+        except NoSuchObject:
             return None
-        topic_name = self._topics.get(vid)
-        if topic_name is None:
-            try:
-                topic_name = self._volumes.control(vid).topic
-            except NoSuchObject:
-                return None
-            self._keep(self._topics, vid, topic_name)
-        return topic_name
-
-    # ------------------------------------------------------------ bytes
-
-    def _asked_size(self, key: Key) -> int:
-        size = self.store.head(key).size
-        self._keep(self._sizes, key, size)
-        return size
 
     def _slices(self, key: Key, numbers: Sequence[int], size: int) -> tuple[dict[int, bytes], str]:
         """Return slices by number. Fetch those that neither the cache has nor another reader fetches (PROXY-4)."""
@@ -152,24 +127,16 @@ class ProxyObjects:
             others = {number: self._flights.get(_name(key, number)) for number in missing}
             own = [number for number, flight in others.items() if flight is None]
             self._flights |= {_name(key, number): Future[bytes]() for number in own}
-        failure: BaseException = NoSuchObject(key)
         try:
             found |= self._fetched(key, own, size)
-        except BaseException as error:
-            failure = error
-            raise
         finally:
             with self._lock:
                 landed = {number: self._flights.pop(_name(key, number)) for number in own}
             for number, flight in landed.items():
-                if number in found:
-                    flight.set_result(found[number])
-                else:
-                    flight.set_exception(failure)
+                flight.set_result(found.get(number, b""))  # no slice is empty: the GET failed
         for number, other in others.items():
             if other is not None:
-                body = other.result() if other.exception() is None else None
-                found[number] = self._fetched(key, [number], size)[number] if body is None else body
+                found[number] = other.result() or self._fetched(key, [number], size)[number]
         return found, FETCHED if own else SHARED if missing else CACHED
 
     def _fetched(self, key: Key, numbers: Sequence[int], size: int, *, is_fresh: bool = False) -> dict[int, bytes]:
@@ -181,54 +148,22 @@ class ProxyObjects:
             for number in range(first, last + 1):
                 at = (number - first) * SLICE_BYTES
                 found[number] = body[at : at + SLICE_BYTES]
-                self._keep_slice(_name(key, number), found[number], is_fresh=is_fresh)
+                self._keep(_name(key, number), found[number], is_fresh=is_fresh)
         return found
 
     def _cached(self, key: Key, number: int, size: int) -> bytes | None:
-        cache = self._opened()
-        if cache is None:
-            return None
         length = min(size - number * SLICE_BYTES, SLICE_BYTES)
-        body = cache.get(_name(key, number), length + _SUM_BYTES, None)
-        return None if body is None else body[:length]
+        return None if self._cache is None else self._cache.get(_name(key, number), length, None)
 
-    def _keep_slice(self, name: Name, body: bytes, *, is_fresh: bool) -> None:
-        cache = self._opened()
-        if cache is None:
+    def _keep(self, name: Name, body: bytes, *, is_fresh: bool) -> None:
+        if self._cache is None:
             return
         if is_fresh:
-            cache.drop(name)
+            self._cache.drop(name)
         sealed = body + xxh3_64_digest(body)
-        if cache.admit(name, len(sealed), is_scan=False):
-            cache.hand_over(name, sealed)
-            cache.write(name, xxh3_64_intdigest(sealed))
-
-    def _opened(self) -> ChunkCache | None:
-        if not self._is_open:
-            with self._lock:
-                if not self._is_open:
-                    self._cache = open_cache(*self._open_cache)
-                    self._is_open = True
-        return self._cache
-
-    def _keep(self, known: OrderedDict[K, V], key: K, value: V) -> None:
-        with self._lock:
-            known[key] = value
-            if len(known) > _MOST_KNOWN:
-                known.popitem(last=False)
-
-
-def _sees_all(rights: Rights) -> bool:
-    try:
-        rights.check_all_topics(Role.READ)
-    except NotAllowed:
-        return False
-    return True
-
-
-def _is_of_topics(prefix: str) -> bool:
-    """Return whether keys that begin with the prefix may have topics: those of volumes, refs and tags."""
-    return any(name.startswith(prefix[: len(name)]) for name in ("refs/", "tags/")) or prefix[:1] in ("", "5")
+        if self._cache.admit(name, len(sealed), is_scan=False):
+            self._cache.hand_over(name, sealed)
+            self._cache.write(name, xxh3_64_intdigest(sealed))
 
 
 def _runs(numbers: Sequence[int]) -> Iterator[tuple[int, int]]:

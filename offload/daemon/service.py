@@ -32,6 +32,7 @@ from offload.daemon.runs import Runs
 from offload.daemon.stopping import StopEvent
 from offload.daemon.tenant_aws import TenantAws, open_aws
 from offload.daemon.threads import Threads, in_threads
+from offload.read.cache import open_cache
 from offload.replica_topic import ReplicaTopic
 from offload.settings import PROCESS, ServeSettings, Settings, read_settings
 from offload.wiring import check_remote_apart, open_store
@@ -298,8 +299,8 @@ async def open_service(
         if store is not None:
             gated = GatedStore(store, gate)
             archive = offload.attach(log.sync, url, store=gated, settings=settings, clock=clock, uploader=workers)
-            place = settings.cold.place_of_cache(log.sync.path) / "proxy"
-            objects = ProxyObjects(gated, place, settings.cold.cache_bytes)
+            place, most = settings.cold.place_of_cache(log.sync.path) / "proxy", settings.cold.cache_bytes
+            objects = ProxyObjects(gated, open_cache(place, most) if settings.serve.proxy else None)
         service = Service(log, archive, loaded, metrics, clock, stopping, gate, workers, aws, objects)
         stack.pop_all()
         return service

@@ -50,7 +50,7 @@ import threading
 from collections import OrderedDict
 from pathlib import Path
 
-from xxhash import xxh3_64_digest, xxh3_64_intdigest
+from xxhash import xxh3_64_intdigest
 
 from seglog.base.later import logger, pattern
 from seglog.base.ownership import Owned
@@ -238,14 +238,16 @@ class ChunkCache(Owned):
             return name in self._lengths or name in self._arriving
 
     def get(self, name: Name, length: int, xxh3: int | None) -> bytes | None:
-        """Return a chunk of that length and checksum, or None (CACHE-1). Without `xxh3`, it ends with its own."""
+        """Return a chunk of that length and checksum, or None (CACHE-1). Without `xxh3`, its own is behind it."""
         with self._lock:
             self._policy.use(name)
             body = self._arriving.get(name)
             stored_length = self._lengths.get(name)
         if body is None and stored_length is not None:
             body = self._read(name, stored_length)
-        is_hit = body is not None and len(body) == length and _has_sum(body, xxh3)
+        if body is not None and xxh3 is None:
+            body, xxh3 = body[:-8], int.from_bytes(body[-8:])
+        is_hit = body is not None and len(body) == length and xxh3_64_intdigest(body) == xxh3
         with self._lock:
             self.hits += is_hit
         if body is not None and not is_hit:
@@ -372,10 +374,6 @@ def _make_private(directory: Path) -> None:
     status = directory.lstat()
     if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.geteuid() or status.st_mode & 0o077:
         raise NotOurs(f"{directory} is not a directory of this user alone (mode 0700)")
-
-
-def _has_sum(body: bytes, xxh3: int | None) -> bool:
-    return xxh3_64_digest(body[:-8]) == body[-8:] if xxh3 is None else xxh3_64_intdigest(body) == xxh3
 
 
 def _on_disk(length: int) -> int:

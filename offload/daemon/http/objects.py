@@ -145,7 +145,7 @@ class _Objects:
     async def _from_slices(
         self, request: Request, objects: ProxyObjects, key: Key, span: re.Match[str] | None
     ) -> Response:
-        pool, size = self._service.cold_reads, await in_threads(self._service.cold_reads, objects.size, key)
+        pool, size = self._service.cold_reads, await in_threads(self._service.cold_reads, objects.size_of, key)
         place = _place(span, size)
         start, end = place or (0, size)
         is_fresh = "no-cache" in request.headers.get("cache-control", "")
