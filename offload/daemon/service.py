@@ -213,7 +213,7 @@ class Service:
     def _be_proxy(self) -> None:
         """Let the archive take nothing over at a first append, if this daemon is a proxy."""
         if self.archive is not None:
-            self.archive.replication.takes_over = not self.settings.proxy
+            self.archive.replication.keep_following(is_on=self.settings.proxy)
 
     def reload(self, variables: Mapping[str, str]) -> None:
         """Read the settings of the daemon, the offload and the catalog from seglog.toml again.

@@ -32,17 +32,13 @@ class ReplicationService(Owned):
         self._locks = parts.context.locks
         self._replicas = parts.replicas
 
-    @property
-    def takes_over(self) -> bool:
-        """Whether the first append to a replica takes its topic over, as it does by default. `take_over` always does.
+    @checked
+    def keep_following(self, *, is_on: bool) -> None:
+        """Refuse the first append to a replica with `WrittenElsewhere`, as a proxy does, or let it take the topic over.
 
-        archive.replication.takes_over = False  # a proxy; such an append raises WrittenElsewhere
+        `take_over` still does so.
         """
-        return self._context.takes_over
-
-    @takes_over.setter
-    def takes_over(self, value: bool) -> None:
-        self._context.takes_over = value
+        self._context.takes_over = not is_on
 
     @checked
     def pull(self, name: str) -> SyncState:

@@ -180,6 +180,7 @@ CALLS = {
     "UpkeepService.upgrade": _of_name("upkeep.upgrade", {"dry_run": "bool"}),
     "UpkeepService.pause": _of_name("upkeep.pause", {"paused": "bool"}),
     "HistoryService.point": _of_name("history.point", {"target": "text"}, target="seq:3"),
+    "ReplicationService.keep_following": _of("replication.keep_following", {"is_on": "bool"}, is_on=False),
     "ReplicationService.pull": _of_name("replication.pull"),
     "Archive.read": _of_name("read", {"start": "whole", "end": "whole", "at": "text"}, "start end at"),
     "Archive.read_arrays": _of_name("read_arrays", {"start": "whole", "end": "whole", "at": "text"}, "start end at"),
