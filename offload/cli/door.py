@@ -131,8 +131,6 @@ def _command(request: Request, serve: Serve) -> None:
     options = request.options
     if options["daemon"] is not None and request.path in LOCAL:
         raise LocalCommand(COMMANDS[request.path].name)
-    if options["token_file"] is not None:
-        os.environ["SEGLOG_TOKEN_FILE"] = str(options["token_file"])  # for a remote over HTTP (offload.wiring)
     session = Session(
         Path(str(options["directory"] or ".")),
         None if options["remote"] is None else str(options["remote"]),

@@ -179,9 +179,9 @@ def serve(
     if proxy:
         from offload.operations.follow import made_for
 
-        os.environ["SEGLOG_SERVE_PROXY"] = "true"  # also for a reload of the settings
         with session.one_command():
             made_for(session.directory, proxy, dict(os.environ))
+        os.environ["SEGLOG_SERVE_PROXY"] = "true"  # also for a reload of the settings
     session.serve(session.directory, session.settings(), remote=session.remote, debug=session.debug, tenants=tenants)
 
 
