@@ -5,7 +5,8 @@
     volumes     vid -> its Control, as stored remotely (immutable, so a cache that never is stale)
     log         vid, lsn -> its Commit, likewise
     objects     key -> a boundary or a set of checkpoints, as last read; a list of segments, which never changes; a tag
-                that was made or read here, for the completion of names
+                that was made or read here, for the completion of names; the newest commit of a volume as a proxy gave
+                it, apart from the bucket's own
     attempts    sid -> how far an offload has come
 
 LOCAL-1  A call that changes something is one transaction, and durable when it returns (WAL, synchronous=FULL).

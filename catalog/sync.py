@@ -9,6 +9,9 @@ SYNC-2  Maintenance is the set of changes that others may make to a volume under
     config and compact, which do not change the bounds. Their epoch is no higher than the writer's (0 while it has
     none). A writer continues after them.
 
+SYNC-3  A proxy may answer in place of the store (`Forward`). The state here stays if its answer is older than what is
+    known here: a lower LSN, or a lower boundary than before.
+
 Source: Graft RFC 0001 (Pull & Fetch Volume).
 """
 
@@ -20,6 +23,7 @@ from catalog.format.control import DEAD
 from catalog.format.encoding import StoredCommit
 from catalog.format.ids import Vid
 from catalog.format.keys import commit_key
+from catalog.objects.base import Forward
 from catalog.snapshot import Snapshot
 from catalog.volume import Volumes
 from seglog.base.values import dataclass
@@ -79,16 +83,21 @@ class Updates:
         )
 
 
-def pull(volumes: Volumes, vid: Vid, lsn: int, head_hash: bytes, *, each: bool = True) -> Updates:
+def pull(
+    volumes: Volumes, vid: Vid, lsn: int, head_hash: bytes, *, each: bool = True, forward: Forward | None = None
+) -> Updates:
     """Return the updates after the commit at `lsn`, whose hash is `head_hash`. On return, the local copy has them.
 
     Without `each`, the updates may be only the newest state, if there are many commits and a checkpoint covers them.
+    `forward` is the answer of a proxy, which is taken in place of requests.
 
     Raise `BranchCollected` if GC has deleted the whole volume, and `InvalidObject` if the commits do not continue the
     one at `lsn`. Raise the store's errors too.
     """
     damage: InvalidObject | None = None
     commits: tuple[StoredCommit, ...] = ()
+    if forward is not None:
+        return _forwarded(volumes, vid, lsn, head_hash, forward)
     try:
         commits = volumes.next_commits(vid, lsn, None if each else _MANY)
     except InvalidObject as error:
@@ -111,6 +120,15 @@ def pull(volumes: Volumes, vid: Vid, lsn: int, head_hash: bytes, *, each: bool =
         return Updates(vid, lsn, newest=newest)
     later = pull(volumes, vid, last.commit.lsn, last.hash)
     return Updates(vid, lsn, commits + later.commits, later.newest)
+
+
+def _forwarded(volumes: Volumes, vid: Vid, lsn: int, head_hash: bytes, forward: Forward) -> Updates:
+    if forward.boundary == DEAD:
+        raise BranchCollected(volumes.full_name(vid), str(vid))
+    if volumes.falls(vid, forward.boundary) or not forward.bodies or forward.lsn <= lsn:
+        return Updates(vid, lsn)
+    commits = volumes.take_forward(vid, lsn, head_hash, forward)
+    return Updates(vid, lsn, commits, None if commits else volumes.snapshot(vid, forward.lsn))
 
 
 def _jump(volumes: Volumes, vid: Vid, lsn: int) -> Snapshot | None:

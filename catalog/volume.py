@@ -27,6 +27,8 @@ VOL-7  A history needs the current boundary. Only while the store cannot be aske
 VOL-8  If a LIST costs by the number of keys, the newest commit is searched from the newest checkpoint on. History is
     dense (COMMIT-1), and the kept part begins with a checkpoint. The result may be behind what GC has passed, as the
     result of a LIST may be.
+VOL-9  The newest commit as a proxy gave it (`Forward`) stands for all before it. It has the bucket's own hash, and its
+    list is the proxy's word. So the local catalog keeps it apart, and no checkpoint of the bucket is read from it.
 
 Source: Graft RFC 0001 (visibility_path, remote_commit, checkpoints).
 """
@@ -37,6 +39,7 @@ import contextlib
 import functools
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
 from functools import partial
 
 from blake3 import blake3
@@ -54,7 +57,7 @@ from catalog.errors import (
 )
 from catalog.format.commit import Commit
 from catalog.format.control import DEAD, Boundary, CheckpointSet, Control, Fork, full_name
-from catalog.format.encoding import StoredCommit, decode_commit_at, decode_views
+from catalog.format.encoding import StoredCommit, decode_commit, decode_commit_at, decode_views
 from catalog.format.envelope import MessageType, unwrap
 from catalog.format.ids import LsnNumber, Vid
 from catalog.format.keys import (
@@ -65,6 +68,7 @@ from catalog.format.keys import (
     commits_prefix,
     control_key,
     fork_key,
+    forward_key,
     list_key,
     lsn_of,
 )
@@ -82,7 +86,7 @@ from catalog.format.small_objects import (
 )
 from catalog.history import BranchSpan, History, KeptCommits
 from catalog.local import LocalCatalog
-from catalog.objects.base import AT_ONCE, ObjectStore, each_of, first_valid_key, past_cache
+from catalog.objects.base import AT_ONCE, Forward, ObjectStore, each_of, first_valid_key, past_cache
 from catalog.objects.settled_writes import put_once
 from catalog.objects.wrapped import OfflineStore
 from catalog.snapshot import Snapshot, cut, empty, fold, fork, from_checkpoint
@@ -108,11 +112,13 @@ class Volumes:
         self.cache = cache
         self._known: dict[Vid, Snapshot] = {}
         self._last_marks: dict[Vid, int] = {}
+        self._forwards: dict[Vid, StoredCommit | None] = {}
+        self._boundaries: dict[Vid, int] = {}  # as proxies gave them
 
     def offline(self) -> Volumes:
         """Return the same volumes without requests. A method that would need one raises `StoreUnreachable`."""
         volumes = Volumes(OfflineStore(self.store), self.cache)
-        volumes._known, volumes._last_marks = self._known, self._last_marks
+        volumes._known, volumes._last_marks, volumes._forwards = self._known, self._last_marks, self._forwards
         return volumes
 
     # ------------------------------------------------------------ reading
@@ -199,6 +205,39 @@ class Volumes:
         return self._boundary(vid).lsn
 
     @checked
+    def take_forward(self, vid: Vid, lsn: LsnNumber, head_hash: bytes, forward: Forward) -> tuple[StoredCommit, ...]:
+        """Take what a proxy gave. Return the commits after `lsn`, or none if the newest state came instead (VOL-9)."""
+        key = forward_key(vid)
+        commits = tuple(decode_commit(body, key) for body in forward.bodies)
+        is_whole = commits[-1].checkpoint is not None
+        lsns = [forward.lsn] if is_whole else [*range(lsn + 1, forward.lsn + 1)]
+        if [(stored.commit.vid, stored.commit.lsn) for stored in commits] != [(vid, at) for at in lsns]:
+            raise InvalidObject(key, "a proxy gave other commits than it said")
+        if is_whole:
+            snapshot = _snapshot_in(commits[0], key)
+            if self.cache:
+                self.cache.put_object(key, forward.bodies[0])
+            self._forwards[vid], self._known[vid] = replace(commits[0], checkpoint=None), snapshot
+            return ()
+        if commits[0].commit.parent_hash != head_hash:
+            raise InvalidObject(key, f"it does not continue lsn {lsn}: the parent hash is another")
+        _check_chain(commits)
+        if self.cache:
+            self.cache.put_commits(vid, zip(lsns, forward.bodies, strict=True))
+        return commits
+
+    @checked
+    def commit_body(self, vid: Vid, lsn: LsnNumber) -> bytes:
+        """Return the commit as it is stored."""
+        body = self.cache.commit_bodies(vid, lsn, lsn).get(lsn) if self.cache else None
+        return self.store.get(commit_key(vid, lsn)) if body is None else body
+
+    def falls(self, vid: Vid, boundary: int) -> bool:
+        """Return whether a proxy named a higher boundary before."""
+        seen = self._boundaries[vid] = max(boundary, self._boundaries.get(vid, 0))
+        return boundary < seen
+
+    @checked
     def forget(self, vid: Vid, first_lsn: LsnNumber, below_lsn: LsnNumber) -> None:
         """Drop the copies of commits that GC collected: from `first_lsn` on and below `below_lsn`.
 
@@ -215,6 +254,7 @@ class Volumes:
         """Forget what this process knows of a volume that nothing here names any more. The copies stay."""
         self._known.pop(vid, None)
         self._last_marks.pop(vid, None)
+        self._forwards.pop(vid, None)
 
     @checked
     def checkpoints(self, vid: Vid) -> CheckpointSet:
@@ -403,6 +443,9 @@ class Volumes:
     def _base(self, vid: Vid, lsn: int) -> Snapshot | None:
         """Return the newest snapshot at or below `lsn` that is known or that a checkpoint gives; None without one."""
         snapshot = self._known.get(vid)
+        forward = self._forwarded(vid) if snapshot is None else None
+        if forward is not None:
+            snapshot = _snapshot_in(forward, forward_key(vid))
         if snapshot is not None and snapshot.lsn > lsn:
             snapshot = None
         if snapshot is not None and (lsn - snapshot.lsn < _FAR or self._are_here(vid, snapshot.lsn + 1, lsn)):
@@ -419,6 +462,15 @@ class Volumes:
         if snapshot is not None and (mark is None or mark.lsn <= snapshot.lsn):
             return snapshot
         return None if mark is None else self._from_checkpoint(vid, mark.lsn)
+
+    def _forwarded(self, vid: Vid) -> StoredCommit | None:
+        """Return the commit that a proxy gave as the newest, from the local copy; None without one."""
+        body = self.cache.object(forward_key(vid)) if self.cache else None
+        try:
+            return None if body is None else decode_commit(body, forward_key(vid))
+        except Corrupt as damage:
+            _log.warning("the local copy is damaged, and the store has its own: %s", damage)
+            return None
 
     def _are_here(self, vid: Vid, first_lsn: int, last_lsn: int) -> bool:
         return self.cache is not None and self.cache.has_commits(vid, first_lsn, last_lsn)
@@ -501,6 +553,12 @@ class Volumes:
                 commits[lsn] = decode_commit_at(body, vid, lsn)
             except Corrupt as damage:
                 _log.warning("local copy is damaged, fetching it again: %s", damage)
+        if vid not in self._forwards:
+            stored = self._forwarded(vid)
+            self._forwards[vid] = stored and replace(stored, checkpoint=None)
+        forward = self._forwards[vid]
+        if forward is not None and first_lsn <= forward.commit.lsn <= last_lsn:
+            commits.setdefault(forward.commit.lsn, forward)
         return commits
 
     def _fetch(self, vid: Vid, lsns: Sequence[int]) -> Iterator[bytes | None]:
@@ -573,6 +631,14 @@ class Volumes:
     def _put_own(self, key: Key, body: bytes) -> None:
         if put_once(self.store, key, body) != body:
             raise InvalidObject(key, "another object has this new id")
+
+
+def _snapshot_in(stored: StoredCommit, key: Key) -> Snapshot:
+    """Return the state in a commit that is a checkpoint with its list."""
+    checkpoint = stored.checkpoint
+    if checkpoint is None or checkpoint.views is None:
+        raise InvalidObject(key, "it is no checkpoint")
+    return from_checkpoint(stored, checkpoint, decode_views(checkpoint.views, key))
 
 
 def _list_in(body: bytes, key: Key, digest: bytes) -> bytes:

@@ -27,13 +27,14 @@ from catalog import MAIN, Bounds, Handle, Vid
 from catalog.errors import BranchCollected, CatalogError, Diverged, InvalidName, NoSuchBranch, NoSuchObject, NoSuchTopic
 from catalog.format import keys
 from catalog.format.control import DEAD
+from catalog.objects.base import Forward, Forwards
 from offload.errors import NameDeleted, NameMoved, NeverWritten, OtherRemote, RemoteBehind
 from seglog import Log, TruncateOp
 from seglog.base.values import dataclass
 from seglog.files.clock import Clock
 
 if TYPE_CHECKING:
-    from catalog import Branches, LocalCatalog, Volumes
+    from catalog import Branches, LocalCatalog, Snapshot, Volumes
     from catalog.sync import Updates
 
 
@@ -119,12 +120,25 @@ class Handles:
         """
         handle = self.find(name)
         if handle is None:
-            snapshot = self._volumes.snapshot(self.resolve(name))
+            snapshot = self._newest(name)
             if not (self._log.is_read_only or self._log.has_topic(name)):
                 self._log.mark_elsewhere(name, self._log.known_appends(name))
             handle = Handle(name, snapshot.vid, snapshot.lsn, config=snapshot.config)
             self._local.save(handle=handle)
         return handle
+
+    def forward(self, handle: Handle) -> Forward | None:
+        """Return what a proxy knows after the handle's commit; None if the remote is no proxy that follows the name."""
+        store = self._volumes.store
+        return store.forward(handle.name, handle.lsn) if isinstance(store, Forwards) else None
+
+    def _newest(self, name: str) -> Snapshot:
+        store = self._volumes.store
+        forward = store.forward(name, 0) if isinstance(store, Forwards) else None
+        if forward is None or not forward.bodies:
+            return self._volumes.snapshot(self.resolve(name))
+        self._volumes.take_forward(forward.vid, 0, b"", forward)
+        return self._volumes.snapshot(forward.vid, forward.lsn)
 
     def forget(self, name: str) -> None:
         """Delete the handle from the record, with all that this process knows of it. Makes no request."""
@@ -159,14 +173,18 @@ class Handles:
         if self._is_chosen:
             self.check_remote(handle)
 
-    def relocate(self, handle: Handle, *, must_lead: bool = False) -> Handle:
+    def relocate(self, handle: Handle, *, must_lead: bool = False, forward: Forward | None = None) -> Handle:
         """Return the handle of a replica on the volume that its name leads to now (HANDLE-7). The move is on record.
 
         If the name leads nowhere, the handle stays. With `must_lead`, that is `NameDeleted`, also if this process knew
-        the name before. Raises as `check_remote` does, and what the store raises.
+        the name before. `forward` is the answer of a proxy, which is taken in place of requests. Raises as
+        `check_remote` does, and what the store raises.
         """
+        if forward is not None and forward.vid == handle.vid and forward.lsn >= handle.lsn:
+            self._checked.add(handle.name)
+            return handle
         try:
-            vid = self.resolve(handle.name)
+            vid = self.resolve(handle.name) if forward is None else forward.vid
         except (NoSuchTopic, NoSuchBranch):
             if must_lead:
                 self._checked.discard(handle.name)
@@ -202,7 +220,7 @@ class Handles:
             return
         raise RemoteBehind(handle.name, self._volumes.store.url, str(vid), lsn)
 
-    def fetch_updates(self, handle: Handle, *, each: bool = True) -> Updates:
+    def fetch_updates(self, handle: Handle, *, each: bool = True, forward: Forward | None = None) -> Updates:
         """Return what the volume has and this directory does not know (`catalog.sync.pull`).
 
         Raises `BranchCollected` (HANDLE-5).
@@ -213,7 +231,7 @@ class Handles:
         if handle.is_collected:
             self.check_alive(handle)
         try:
-            return pull(self._volumes, handle.vid, handle.lsn, self.tip(handle).hash, each=each)
+            return pull(self._volumes, handle.vid, handle.lsn, self.tip(handle).hash, each=each, forward=forward)
         except (BranchCollected, NoSuchObject):
             self.check_alive(handle)
             raise

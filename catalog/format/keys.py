@@ -168,6 +168,11 @@ def boundary_key(vid: Vid) -> Key:
     return Key(f"{vid}/boundary")
 
 
+def forward_key(vid: Vid) -> Key:
+    """Return the place of what a proxy gave in the local catalog. No object has this key."""
+    return Key(f"{vid}/forward")
+
+
 def lists_prefix(vid: Vid) -> str:
     return f"{vid}/lists/"
 

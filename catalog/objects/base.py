@@ -27,6 +27,7 @@ from typing import Protocol, TypeVar, runtime_checkable
 
 from catalog.errors import NoSuchObject
 from catalog.format.checksum import Checksum, SizedChecksum, joined
+from catalog.format.ids import Vid
 from catalog.format.keys import Key
 from catalog.objects.patience import carried
 from seglog.base.values import dataclass
@@ -100,6 +101,29 @@ class TellsSizes(Protocol):
 
         This takes the requests of `list`.
         """
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Forward:
+    """What a follower of a name needs after the LSN that it has, as one answer of a proxy.
+
+    The name leads to `vid`, whose newest commit that the proxy knows is `lsn`. It read `boundary` after that commit.
+    `bodies` are the commits since, or in their place the newest one as if it were a checkpoint; none without news.
+    """
+
+    vid: Vid
+    lsn: int
+    boundary: int
+    bodies: tuple[bytes, ...] = ()
+
+
+@runtime_checkable
+class Forwards(Protocol):
+    """A store that knows which commits a follower needs."""
+
+    def forward(self, name: str, since: int) -> Forward | None:
+        """Return what follows the LSN `since` of a topic or branch; None if the store does not know the name."""
         ...
 
 

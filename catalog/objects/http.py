@@ -8,6 +8,7 @@
     get_range               GET /objects/KEY, with `Range`
     head                    HEAD /objects/KEY; the header `seglog-object` has what S3 calls metadata, and the checksum
     list                    GET /objects?prefix=&start_after=&limit=, page by page
+    forward                 GET /topics/NAME/forward?since=; 404 if the proxy does not follow the name
     past_cache              the same, with `Cache-Control: no-cache`
     each write              none
 
@@ -30,19 +31,22 @@ from urllib.parse import urlencode
 from urllib3 import BaseHTTPResponse, HTTPConnectionPool, HTTPSConnectionPool, Timeout
 from urllib3.connection import HTTPConnection, HTTPSConnection
 from urllib3.exceptions import HTTPError, SSLError
+from xxhash import xxh3_64_hexdigest
 
-from catalog.errors import AccessDenied, InvalidObject, NoSuchObject, StoreUnreachable
+from catalog.errors import AccessDenied, InvalidKey, InvalidObject, NoSuchObject, StoreUnreachable
 from catalog.format.checksum import Checksum, ChecksumKind
+from catalog.format.ids import Vid
 from catalog.format.keys import Key, check_key, check_prefix
 from catalog.format.remotes import split_remote
 from catalog.objects import settled_writes
-from catalog.objects.base import ObjectInfo, WithETag
+from catalog.objects.base import Forward, ObjectInfo, WithETag
 from catalog.objects.patience import LIMIT_S, Call, waiting
 from catalog.objects.watched_sockets import WatchedSocket
 from catalog.objects.wrapped import T, WrappedStore
 
 ERROR_HEADER: Final = "seglog-error"
 OBJECT_HEADER: Final = "seglog-object"
+FORWARD_HEADER: Final = "seglog-forward"
 PAGE_KEYS: Final = 1000
 _CONNECT_S = 10.0
 _CONNECTIONS = 32
@@ -166,6 +170,23 @@ class HttpStore(WrappedStore):
     def time_ms(self) -> int | None:
         return None
 
+    def forward(self, name: str, since: int) -> Forward | None:
+        try:
+            answer = self._ask("GET", f"/topics/{name}/forward?since={since}", name)
+        except NoSuchObject:
+            return None
+        bodies, at = list[bytes](), 0
+        try:
+            while at < len(answer.data):
+                length = int.from_bytes(answer.data[at : at + 4], "little")
+                bodies.append(answer.data[at + 4 : at + 4 + length])
+                at += 4 + length
+            facts, _, checksum = answer.headers[FORWARD_HEADER].rpartition(" ")
+            vid, lsn, boundary = facts.split(" ") if checksum == forward_sum(facts, answer.data) else ["?"]
+            return Forward(Vid.parse(vid), int(lsn), int(boundary), tuple(bodies))
+        except (KeyError, ValueError, InvalidKey) as error:
+            raise StoreUnreachable(self._url, f"its answer about {name} is none: {error!r}", _WRONG_URL) from error
+
     def close(self) -> None:
         self._pool.close()
 
@@ -213,6 +234,11 @@ class HttpStore(WrappedStore):
         if call.left_s() <= 0:
             cause = f"{_SILENT.format(call.limit_s)}; {cause}"
         raise StoreUnreachable(self._url, cause)
+
+
+def forward_sum(facts: str, body: bytes) -> str:
+    """Return the checksum of an answer to `forward`, which its header ends with."""
+    return xxh3_64_hexdigest(facts.encode() + b"\n" + body)
 
 
 def _detail(answer: BaseHTTPResponse) -> str:

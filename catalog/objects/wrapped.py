@@ -14,7 +14,17 @@ from typing import TypeVar
 
 from catalog.errors import StoreUnreachable
 from catalog.format.keys import Key
-from catalog.objects.base import ObjectInfo, ObjectStore, PartTag, TellsTime, WithETag, past_cache, sizes_of
+from catalog.objects.base import (
+    Forward,
+    Forwards,
+    ObjectInfo,
+    ObjectStore,
+    PartTag,
+    TellsTime,
+    WithETag,
+    past_cache,
+    sizes_of,
+)
 
 T = TypeVar("T")
 OK = "ok"
@@ -37,6 +47,10 @@ class WrappedStore(ABC):
     @property
     def is_ordered(self) -> bool:
         return self.inner.is_ordered
+
+    def forward(self, name: str, since: int) -> Forward | None:
+        inner = self.inner
+        return self._call("get", name, lambda: inner.forward(name, since)) if isinstance(inner, Forwards) else None
 
     def past_cache(self) -> ObjectStore:
         inner = past_cache(self.inner)

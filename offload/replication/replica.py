@@ -20,7 +20,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from catalog import CommitKind, Handle
+from catalog import CommitKind, Handle, Vid
+from catalog.objects.base import Forward
 from offload.context import ArchiveContext
 from seglog import Elsewhere
 from seglog.base.values import dataclass
@@ -71,13 +72,15 @@ class Replicas:
         self._context = context
         self._log = context.log
         self._local = context.local
+        self._wholes: dict[str, tuple[tuple[Vid, int], bytes]] = {}  # the newest commits that went to followers
 
-    def pull(self, handle: Handle) -> Updates:
-        """Fetch the volume's new commits, and return them.
+    def pull(self, handle: Handle, forward: Forward | None = None) -> Updates:
+        """Fetch the volume's new commits, and return them. `forward` is the answer of a proxy in their place.
 
         A writer's handle gets each commit, because a commit that is not maintenance of the volume stops the writer.
         """
-        return self._context.handles.fetch_updates(handle, each=self._context.handles.is_writer(handle))
+        handles = self._context.handles
+        return handles.fetch_updates(handle, each=handles.is_writer(handle), forward=forward)
 
     def fetch(self, handle: Handle) -> Updates:
         updates = self.pull(handle)
@@ -98,6 +101,35 @@ class Replicas:
         moved = self._context.handles.advanced(handle, updates)
         self._local.save(handle=moved)
         return moved
+
+    def followed_from(self, name: str, since: int) -> Forward | None:
+        """Return what a follower of the name needs after the LSN `since`, as a proxy answers; None without the name.
+
+        It is what this directory knows. Only the first call for a commit may ask the store.
+        """
+        from catalog.format.encoding import decode_commit_at, with_checkpoint
+        from catalog.format.keys import boundary_key, commit_key
+        from catalog.format.small_objects import decode_boundary
+        from catalog.snapshot import checkpoint_of
+
+        handle = self._context.handles.find(name)
+        if handle is None or handle.diverged_lsn is not None:
+            return None
+        volumes, vid, lsn = self._context.volumes, handle.vid, handle.lsn
+        body = self._local.object(boundary_key(vid))
+        boundary = 0 if body is None else decode_boundary(body, vid).lsn
+        if since >= lsn:
+            return Forward(vid, lsn, boundary)
+        vid_and_lsn, whole = self._wholes.get(name, ((vid, 0), b""))
+        if vid_and_lsn != (vid, lsn):
+            checkpoint = checkpoint_of(volumes.snapshot(vid, lsn), now_ms=self._context.clock.now_ms())
+            whole = with_checkpoint(volumes.commit_body(vid, lsn), checkpoint, commit_key(vid, lsn))
+            self._wholes[name] = (vid, lsn), whole
+        run = self._local.commit_bodies(vid, since + 1, lsn) if 0 < since >= boundary - 1 else {}
+        is_less = len(run) == lsn - since and sum(map(len, run.values())) <= len(whole)
+        if is_less and all(decode_commit_at(body, vid, at).checkpoint is None for at, body in run.items()):
+            return Forward(vid, lsn, boundary, tuple(run.values()))
+        return Forward(vid, lsn, boundary, (whole,))
 
     def _forget_producers(self, name: str, updates: Updates) -> None:
         """Forget the producers of a topic to which the log of another directory has appended (REPLICA-3)."""

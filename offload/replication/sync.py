@@ -72,10 +72,11 @@ class Sync:
     def follow(self, name: str) -> Synced:
         """Sync a replica."""
         before = self._handles.follow(name)
-        handle = self._handles.relocate(before, must_lead=True)
+        forward = self._handles.forward(before)
+        handle = self._handles.relocate(before, must_lead=True, forward=forward)
         if handle.epoch:  # the log has no such topic: a reset stopped after step 5
             handle = self._replicas.demote(handle)
-        updates = self._replicas.pull(handle)
+        updates = self._replicas.pull(handle, forward if handle.vid == before.vid else None)
         moved = self._replicas.move(handle, updates)
         return Synced(name, moved.lsn, _new_commits(before, moved), (), is_replica=True, brought=_brought(updates))
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from catalog import Handle
 from catalog.format import keys
+from catalog.objects.base import Forward
 from offload.errors import TopicFollowed
 from offload.format.topic_config import config_of
 from offload.handles import split_name
@@ -39,6 +40,16 @@ class ReplicationService(Owned):
         `take_over` still does so.
         """
         self._context.takes_over = not is_on
+
+    def known_lsn(self, name: str) -> int:
+        """Return the newest LSN of the name's volume that is known here; 0 without the name. Makes no request."""
+        handle = self._context.handles.find(name)
+        return 0 if handle is None else handle.lsn
+
+    @checked
+    def followed_from(self, name: str, since: int) -> Forward | None:
+        """Return what a follower of the name needs after the LSN `since`, as a proxy answers; None without the name."""
+        return self._replicas.followed_from(name, since)
 
     @checked
     def pull(self, name: str) -> SyncState:

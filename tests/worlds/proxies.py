@@ -16,6 +16,7 @@ import pytest
 
 from catalog.format.keys import Key
 from catalog.objects import ObjectInfo, ObjectStore, WithETag
+from catalog.objects.base import Forward
 from catalog.objects.http import HttpStore
 from catalog.objects.wrapped import T, WrappedStore
 from offload.daemon.clients import for_checked_clients
@@ -24,6 +25,7 @@ from offload.daemon.http import direct, make_app
 from offload.daemon.service import Service
 from offload.rights import parse_tokens
 from tests.answering import Answer, AnsweringServer, Asked
+from tests.seams.proxy import look_at_remote
 from tests.worlds.services import serving
 
 __all__ = ["Proxied", "ThroughProxy", "Via", "http_is_long", "over_http_too", "proxied", "via"]
@@ -130,6 +132,18 @@ async def _answer(app: Any, asked: Asked) -> Answer:
     return Answer(sent[0]["status"], body, headers, int(length) if length and asked.method == "HEAD" else None)
 
 
+class FreshStore(HttpStore):
+    """A remote over HTTP whose proxy looks at its own remote before each answer to a follower."""
+
+    def __init__(self, proxy: Proxied) -> None:
+        super().__init__(proxy.url, attempts=1)
+        self._proxy = proxy
+
+    def forward(self, name: str, since: int) -> Forward | None:
+        look_at_remote(self._proxy.service)
+        return super().forward(name, since)
+
+
 class ThroughProxy(WrappedStore):
     """A store whose reads go over HTTP, through a proxy of the store itself, in `directory`."""
 
@@ -180,7 +194,7 @@ def via(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Via]:
         def through_proxy(store: ObjectStore) -> ObjectStore:
             if id(store) not in proxies:
                 directory = tmp_path / f"proxy-{len(proxies)}"
-                proxies[id(store)] = stack.enter_context(proxied(directory, store))
-            return proxies[id(store)].store()
+                proxies[id(store)] = stack.enter_context(proxied(directory, store, CATALOG_SYNC_INTERVAL_S="never"))
+            return FreshStore(proxies[id(store)])
 
         yield through_proxy if request.param == "http" else lambda store: store

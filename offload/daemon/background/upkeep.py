@@ -12,14 +12,14 @@ import asyncio
 import logging
 from collections.abc import Iterator
 
-from catalog.errors import NoSuchBranch, NoSuchTopic
+from catalog.errors import BranchCollected, NoSuchBranch, NoSuchTopic
 from offload.archive import Archive
 from offload.daemon.background.context import TaskContext
 from offload.daemon.background.disk import DiskState, DiskWatch
 from offload.daemon.background.triggers import is_over
 from offload.daemon.figures import ReplicaFigures
 from offload.daemon.threads import in_threads
-from offload.errors import Stopping
+from offload.errors import NameDeleted, Stopping
 from seglog import SeglogError
 
 _LOCAL_GC_INTERVAL_MS = 600_000
@@ -92,6 +92,7 @@ class Replicas:
         self._synced_at_ms: dict[str, int] = {}
         self._fresh_at_ms: dict[str, int] = {}  # of each replica, when its last sync succeeded
         self._searched_at_ms = 0
+        self.errors: dict[str, Exception] = {}  # of each replica whose last sync failed
 
     async def look(self) -> None:
         interval_s = self._context.settings().catalog.sync_interval_s
@@ -127,8 +128,10 @@ class Replicas:
             except SeglogError as error:  # it holds up no other name
                 self._context.metrics.failures.labels("sync").inc()
                 self._context.works.warn(name, "the proxy does not follow it yet", error)
-        for name in sorted(replicas - remote) if remote else ():
-            archive.delete_topic(name)
+        for name, gone in list(self.errors.items()):
+            if isinstance(gone, (NameDeleted, BranchCollected)) and name in replicas:
+                archive.delete_topic(name)
+                self.errors.pop(name, None)
 
     async def _sync(self, name: str) -> None:
         context = self._context
@@ -138,9 +141,11 @@ class Replicas:
         except Stopping:
             return
         except Exception as error:
+            self.errors[name] = error
             context.metrics.failures.labels("sync").inc()
             context.works.warn(name, "the replica stays at the last commit that it knows", error)
         else:
+            self.errors.pop(name, None)
             context.works.of(name).last_error = None
             self._fresh_at_ms[name] = context.now_ms()
 

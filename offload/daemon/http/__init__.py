@@ -33,6 +33,7 @@ from offload.daemon.http.answers import app_of
 from offload.daemon.http.appends import APPEND, append_routes
 from offload.daemon.http.commands import command_routes
 from offload.daemon.http.events import event_routes
+from offload.daemon.http.forward import forward_routes
 from offload.daemon.http.objects import object_routes
 from offload.daemon.http.operations import RoledRoute
 from offload.daemon.http.probes import probe_routes
@@ -54,8 +55,8 @@ _BEFORE, _BEHIND = APPEND.path.split("{topic}")
 def make_app(service: Service) -> Starlette:
     """Return the ASGI application of the API. The caller puts the guard in front of it (offload.daemon.guard)."""
     makers = (
-        probe_routes, event_routes, read_routes, append_routes, topic_routes, object_routes, _stream_routes,
-        command_routes,
+        probe_routes, event_routes, read_routes, append_routes, topic_routes, object_routes, forward_routes,
+        _stream_routes, command_routes,
     )  # fmt: skip
     return app_of([guarded(route) for make in makers for route in make(service)])
 

@@ -73,6 +73,21 @@ def object_routes(service: Service) -> list[api.RoledRoute]:
     return [OBJECTS.route(objects.keys), OBJECT.route(objects.object)]
 
 
+def check_proxy(service: Service) -> ProxyObjects:
+    """Return the objects. Raises `Refused` (404) if the daemon is no proxy."""
+    if service.objects is None or not service.settings.proxy:
+        hint = "set serve.proxy, and give the directory a remote; or ask another daemon"
+        raise Refused(404, "route", "this daemon is no proxy", hint=hint)
+    return service.objects
+
+
+def absent(error: NoSuchObject) -> Response:
+    """Return the answer from which a reader knows that the proxy, and no other server, has nothing there."""
+    answer = answer_of(error)
+    answer.headers[ERROR_HEADER] = NoSuchObject.__name__
+    return answer
+
+
 class _Objects:
     def __init__(self, service: Service) -> None:
         self._service = service
@@ -84,7 +99,7 @@ class _Objects:
             raise InvalidOption("limit", f"{limit} is not from 1 to {PAGE_KEYS}")
         if not _START_AFTER.fullmatch(start_after):
             raise InvalidOption("start_after", "is no text that a key may be compared with")
-        objects, limit = self._objects(), limit or PAGE_KEYS
+        objects, limit = check_proxy(self._service), limit or PAGE_KEYS
         rights, prefix = rights_of(request.scope), query.get("prefix", "")
         keys = await in_threads(self._service.cold_reads, objects.keys, rights, prefix, start_after, limit)
         self._service.metrics.proxied(_PASSED, 0)
@@ -94,7 +109,7 @@ class _Objects:
         query_of(request)
         raw: bytes = request.scope.get("raw_path") or request.scope["path"].encode()
         text = raw.partition(b"?")[0].decode("latin-1").removeprefix(_PLACE)
-        objects, pool = self._objects(), self._service.cold_reads
+        objects, pool = check_proxy(self._service), self._service.cold_reads
         try:
             key: Key = await in_threads(pool, objects.checked, rights_of(request.scope), text)
             if request.method == "HEAD":
@@ -104,16 +119,7 @@ class _Objects:
                 return await self._from_slices(request, objects, key, span)
             return await in_threads(pool, self._passed, objects, key, span)  # type: ignore[no-any-return]
         except NoSuchObject:
-            answer = answer_of(NoSuchObject(text))  # PROXY-2: nothing tells an absent key from a foreign one
-            answer.headers[ERROR_HEADER] = NoSuchObject.__name__
-            return answer
-
-    def _objects(self) -> ProxyObjects:
-        objects = self._service.objects
-        if objects is None or not self._service.settings.proxy:
-            hint = "set serve.proxy, and give the directory a remote; or ask another daemon"
-            raise Refused(404, "route", "this daemon is no proxy", hint=hint)
-        return objects
+            return absent(NoSuchObject(text))  # PROXY-2: nothing tells an absent key from a foreign one
 
     def _facts(self, info: ObjectInfo) -> Response:
         self._service.metrics.proxied(_PASSED, 0)

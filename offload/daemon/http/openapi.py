@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from importlib.metadata import version
 from typing import Any, Final
 
-from offload.daemon.http import appends, events, objects, probes, reads, tenants, topics
+from offload.daemon.http import appends, events, forward, objects, probes, reads, tenants, topics
 from offload.daemon.http import operations as api
 from offload.daemon.http.stream_operations import STREAM_OPERATIONS
 from offload.operations.command import SHOWN_TYPE, Command, Parameter, schemas
@@ -32,6 +32,7 @@ OPERATIONS: Final[tuple[api.Operation, ...]] = (
     objects.OBJECTS,
     objects.OBJECT,
     objects.OBJECT_HEAD,
+    forward.FORWARD,
     *STREAM_OPERATIONS,
 )
 """The operations that are no commands, in the order of the document."""

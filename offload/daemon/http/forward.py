@@ -1,0 +1,90 @@
+"""The route by which followers of a proxy learn of new commits: one answer in place of many requests to the store.
+
+FORWARD-1  The answer is what this daemon knows. Its own sync asks the store once for all followers, each
+    `sync_interval_s`. While that fails, followers get its error, and not the word that there is no news.
+FORWARD-2  A client that waits holds no thread. One look for each topic that somebody waits for, at each check interval,
+    wakes all of them, also at a commit that this daemon itself makes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import struct
+from contextlib import suppress
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from catalog.errors import NoSuchObject
+from catalog.objects.base import Forward
+from catalog.objects.http import FORWARD_HEADER, forward_sum
+from offload.daemon.http import operations as api
+from offload.daemon.http.objects import absent, check_proxy
+from offload.daemon.http.parameters import query_of, whole
+from offload.daemon.places import become_follower
+from offload.daemon.proxy import CACHED
+from offload.daemon.service import Service
+from offload.daemon.threads import in_threads
+from offload.daemon.waits import unless_gone
+from offload.rights import Role
+
+_MOST_WAIT_S = 60
+_TYPE = "application/vnd.seglog.values"
+FORWARD = api.Operation(
+    "GET", "/topics/{topic}/forward", "forwardTopic", Role.READ, "objects", "The commits after an LSN, from a proxy.",
+    {
+        200: (
+            "The commits, each after its length (u32, little-endian), or the newest one as a checkpoint.",
+            {_TYPE: {"schema": api.BYTES}},
+        ),
+        204: ("No news.", {}),
+    },
+    errors=(404,),
+    parameters=(
+        api.TOPIC,
+        api.in_query("since", "integer", "The LSN that the client has; 0 without one.", minimum=0, default=0),
+        api.in_query("wait_s", "integer", "Wait so long for news.", minimum=0, maximum=_MOST_WAIT_S, default=0),
+    ),
+    headers={FORWARD_HEADER: "Volume, newest LSN, boundary, and the XXH3 of these and the body."},
+)  # fmt: skip
+
+
+def forward_routes(service: Service) -> list[api.RoledRoute]:
+    return [FORWARD.route(_Forward(service).forward)]
+
+
+class _Forward:
+    def __init__(self, service: Service) -> None:
+        self._service = service
+
+    async def forward(self, request: Request) -> Response:
+        query = query_of(request, api.names_of(FORWARD.parameters))
+        name, since = request.path_params["topic"], whole(query, "since") or 0
+        wait_s = min(whole(query, "wait_s") or 0, _MOST_WAIT_S)
+        check_proxy(self._service)
+        found = await self._found(name, since)
+        if found is not None and found.lsn <= since and wait_s:
+            known_lsn = found.lsn
+            become_follower(request.scope)
+            with suppress(TimeoutError):
+                async with asyncio.timeout(wait_s):
+                    await unless_gone(request, lambda: self._service.news.wait(name, known_lsn))
+            found = await self._found(name, since)
+        if found is None:
+            return absent(NoSuchObject(name))
+        body = b"".join(struct.pack("<I", len(each)) + each for each in found.bodies)
+        facts = f"{found.vid} {found.lsn} {found.boundary}"
+        headers = {FORWARD_HEADER: f"{facts} {forward_sum(facts, body)}"}
+        self._service.metrics.proxied(CACHED, len(body))
+        return Response(body, 200 if body else 204, headers, _TYPE if body else None)
+
+    async def _found(self, name: str, since: int) -> Forward | None:
+        service = self._service
+        error = service.sync_error(name)
+        if error is not None:
+            raise error
+        assert service.archive is not None  # noqa: S101 - `check_proxy` saw its store
+        found: Forward | None = await in_threads(
+            service.cold_reads, service.archive.replication.followed_from, name, since
+        )
+        return found

@@ -1,0 +1,324 @@
+"""Test how followers of a proxy learn of new commits: one answer, without a request to the store."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+from prometheus_client import Gauge
+
+from catalog import Volumes, make_checkpoint
+from catalog.errors import BranchCollected, CatalogError, NoSuchTopic, StoreUnreachable
+from catalog.format.control import Boundary
+from catalog.format.keys import boundary_key, commit_key
+from catalog.format.small_objects import encode_boundary
+from catalog.objects import MemoryStore
+from offload.archive import Archive
+from offload.rights import Role, token_line
+from tests.answering import Answer, Asked
+from tests.faults.store import CountingStore, Fault, FaultyStore, unreachable
+from tests.offload.replicas import opened, ship, values
+from tests.seams.proxy import look_at_remote
+from tests.waiting import wait_until
+from tests.worlds.proxies import FreshStore, Proxied, proxied
+
+QUIET = {"CATALOG_SYNC_INTERVAL_S": "never"}
+
+
+def targets(proxy: Proxied) -> list[str]:
+    found = [asked.target for asked in proxy.asked]
+    proxy.asked.clear()
+    return found
+
+
+def world(tmp_path: Path, commits: int, store: MemoryStore) -> list[bytes]:
+    """Offload so many segments of one record each. Return the values."""
+    given = [b"value %d" % number for number in range(commits)]
+    with opened(tmp_path / "writer", store) as (log, archive):
+        for value in given:
+            ship(archive, log, "t", value)
+    return given
+
+
+def test_a_replica_far_behind_makes_one_request_and_the_store_gets_none(tmp_path: Path) -> None:
+    store = MemoryStore()
+    world(tmp_path, 1, store)
+    counting = CountingStore(store)
+    with proxied(tmp_path / "proxy", counting, **QUIET) as proxy:
+        look_at_remote(proxy.service)
+        with opened(tmp_path / "reader", proxy.store()) as (_, reader):
+            reader.replication.sync("t")
+            given = [b"value 0", *world(tmp_path, 100, store)]
+            look_at_remote(proxy.service)
+            targets(proxy)
+            counting.counts.clear()
+            assert reader.replication.sync("t").commits == 100
+            [target] = targets(proxy)
+            assert target == "/topics/t/forward?since=1"
+            assert counting.counts.total() == 0
+            reader.replication.sync("t")  # no news
+            assert targets(proxy) == ["/topics/t/forward?since=101"]
+            assert counting.counts.total() == 0
+            assert values(reader, "t") == given
+            assert values(reader, "t", at="lsn:70") == given[:70]
+            assert len(reader.history.commits("t")) == 101
+        with opened(tmp_path / "reader", proxy.store()) as (_, reader):  # from the local copy
+            targets(proxy)
+            assert reader.history.snapshot("t").lsn == 101
+            assert targets(proxy) == []
+        bodies = sum(len(store.get(commit_key(_volume(tmp_path, store), lsn))) for lsn in range(2, 102))
+        status, _, body = proxy.ask("/topics/t/forward?since=1", None)
+        assert status == 200
+        assert len(body) <= 0.8 * bodies
+    # A directory that leaves the proxy for the bucket goes on there, and may write.
+    with opened(tmp_path / "reader", store) as (log, reader):
+        world(tmp_path, 1, store)
+        assert reader.replication.sync("t").commits == 1
+        reader.replication.take_over("t")
+        ship(reader, log, "t", b"mine")
+        assert values(reader, "t") == [*given, b"value 0", b"mine"]
+
+
+def _volume(tmp_path: Path, store: MemoryStore):  # type: ignore[no-untyped-def]
+    with opened(tmp_path / "writer", store) as (_, archive):
+        return archive.history.snapshot("t").vid
+
+
+def test_a_few_commits_come_as_they_are_and_stay_the_buckets_own(tmp_path: Path) -> None:
+    store = MemoryStore()
+    world(tmp_path, 30, store)
+    with proxied(tmp_path / "proxy", store, **QUIET) as proxy:
+        fresh = FreshStore(proxy)
+        with opened(tmp_path / "reader", fresh) as (_, reader):
+            reader.replication.sync("t")
+            world(tmp_path, 2, store)
+            targets(proxy)
+            synced = reader.replication.sync("t")
+            assert (synced.commits, synced.lsn) == (2, 32)
+            assert targets(proxy) == ["/topics/t/forward?since=30"]
+            assert synced.brought is not None
+            assert synced.brought.first_commit_ms is not None
+        _, _, body = proxy.ask("/topics/t/forward?since=30", None)
+        own = [store.get(commit_key(_volume(tmp_path, store), lsn)) for lsn in (31, 32)]
+        assert body == b"".join(len(each).to_bytes(4, "little") + each for each in own)
+
+
+def test_a_first_sync_takes_two_requests_also_of_a_branch(tmp_path: Path) -> None:
+    store = MemoryStore()
+    given = world(tmp_path, 5, store)
+    with opened(tmp_path / "writer", store) as (log, archive):
+        archive.restore("t", to="seq:2", name="half")
+        ship(archive, log, "t@half", b"other")
+    with proxied(tmp_path / "proxy", store, **QUIET) as proxy:
+        look_at_remote(proxy.service)
+        for name, expected in (("t", given), ("t@half", [*given[:2], b"other"])):
+            with opened(tmp_path / "reader", proxy.store()) as (_, reader):
+                targets(proxy)
+                reader.replication.sync(name)
+                assert len(targets(proxy)) == 2
+                assert values(reader, name) == expected
+        with opened(tmp_path / "reader", proxy.store()) as (_, reader), pytest.raises(NoSuchTopic):
+            reader.replication.sync("absent")
+
+
+@pytest.mark.parametrize("commits", [1, 40])
+def test_a_flip_of_any_byte_of_an_answer_is_found(tmp_path: Path, commits: int) -> None:
+    store = MemoryStore()
+    world(tmp_path, 2, store)
+    with proxied(tmp_path / "proxy", store, **QUIET) as proxy:
+        look_at_remote(proxy.service)
+        with opened(tmp_path / "reader", proxy.store()) as (_, reader):
+            reader.replication.sync("t")
+            world(tmp_path, commits, store)
+            look_at_remote(proxy.service)
+            size = len(proxy.ask("/topics/t/forward?since=2", None)[2])
+            for at in range(0, size, max(1, size // 60)):
+                proxy.spoil = _flipping(at)
+                with pytest.raises(CatalogError):
+                    reader.replication.sync("t")
+                assert reader.status.topic("t").lsn == 2
+            for change in (
+                lambda text: text.replace("5", "6", 1), lambda text: text.replace(" ", " 1", 1),
+                lambda text: text + "0", lambda _: "", lambda text: text.partition(" ")[2],
+            ):  # fmt: skip
+                proxy.spoil = _with_facts(change)
+                with pytest.raises(CatalogError):
+                    reader.replication.sync("t")
+                assert reader.status.topic("t").lsn == 2
+            proxy.spoil = lambda _, answer: Answer(200, answer.body[:-9], answer.headers) if answer else None
+            with pytest.raises(CatalogError):
+                reader.replication.sync("t")
+            assert reader.status.topic("t").lsn == 2
+            proxy.spoil = None
+            assert reader.replication.sync("t").commits == commits
+
+
+def _flipping(at: int) -> Callable[[Asked, Answer | None], Answer | None]:
+    def spoil(_: Asked, answer: Answer | None) -> Answer | None:
+        if answer is None or not answer.body:
+            return answer
+        body = bytearray(answer.body)
+        body[at] ^= 1 << at % 8
+        return Answer(answer.status, bytes(body), answer.headers)
+
+    return spoil
+
+
+def _with_facts(change: Callable[[str], str]) -> Callable[[Asked, Answer | None], Answer | None]:
+    def spoil(_: Asked, answer: Answer | None) -> Answer | None:
+        if answer is None:
+            return answer
+        return Answer(
+            answer.status, answer.body, {**answer.headers, "seglog-forward": change(answer.headers["seglog-forward"])}
+        )
+
+    return spoil
+
+
+def test_an_older_answer_and_a_boundary_that_falls_leave_the_replica_where_it_is(tmp_path: Path) -> None:
+    store = MemoryStore()
+    world(tmp_path, 3, store)
+    with proxied(tmp_path / "old", store, **QUIET) as old, proxied(tmp_path / "new", store, **QUIET) as new:
+        look_at_remote(old.service)
+        world(tmp_path, 20, store)
+        vid = _volume(tmp_path, store)
+        make_checkpoint(Volumes(store), vid, 21, now_ms=0)
+        store.put(boundary_key(vid), encode_boundary(Boundary(vid, 20)), {})
+        look_at_remote(new.service)
+        with opened(tmp_path / "reader", new.store()) as (_, reader):
+            assert reader.replication.sync("t").lsn == 23
+            before = values(reader, "t")
+        with opened(tmp_path / "reader", old.store()) as (_, reader):  # another proxy, which is behind
+            assert reader.replication.sync("t").commits == 0
+            assert reader.status.topic("t").lsn == 23
+            assert values(reader, "t") == before
+        with opened(tmp_path / "reader", FreshStore(new)) as (_, reader):
+            reader.replication.sync("t")
+            world(tmp_path, 1, store)
+            store.put(boundary_key(vid), encode_boundary(Boundary(vid, 2)), {})  # as no store does
+            assert reader.replication.sync("t").commits == 0
+            store.put(boundary_key(vid), encode_boundary(Boundary(vid, 20)), {})
+            world(tmp_path, 1, store)
+            assert reader.replication.sync("t").commits == 2
+
+
+def test_below_the_boundary_the_whole_state_comes_and_a_collected_volume_is_told(tmp_path: Path) -> None:
+    store = MemoryStore()
+    given = world(tmp_path, 1, store)
+    with proxied(tmp_path / "proxy", store, **QUIET) as proxy, opened(tmp_path / "reader", FreshStore(proxy)) as each:
+        reader = each[1]
+        reader.replication.sync("t")
+        given += world(tmp_path, 4, store)
+        vid = _volume(tmp_path, store)
+        make_checkpoint(Volumes(store), vid, 4, now_ms=0)
+        store.put(boundary_key(vid), encode_boundary(Boundary(vid, 4)), {})
+        for lsn in (1, 2, 3):
+            store.delete(commit_key(vid, lsn))
+        assert reader.replication.sync("t").lsn == 5
+        assert values(reader, "t") == given
+    with opened(tmp_path / "writer", store) as (_, archive):
+        archive.restore("t", to="head", name="gone")
+    with proxied(tmp_path / "other", store, **QUIET) as proxy, opened(tmp_path / "reader", FreshStore(proxy)) as each:
+        reader = each[1]
+        reader.replication.sync("t@gone")
+        dead = reader.history.snapshot("t@gone").vid
+        store.put(boundary_key(dead), encode_boundary(Boundary(dead, 2**63 - 1)), {})
+        with pytest.raises((BranchCollected, CatalogError)):
+            reader.replication.sync("t@gone")
+
+
+def test_while_the_store_is_away_the_replica_hears_of_it_and_stays(tmp_path: Path) -> None:
+    store = MemoryStore()
+    given = world(tmp_path, 2, store)
+    faulty = FaultyStore(store, [])
+    with proxied(tmp_path / "proxy", faulty, **QUIET) as proxy, opened(tmp_path / "reader", FreshStore(proxy)) as each:
+        reader = each[1]
+        reader.replication.sync("t")
+        faulty.fail([Fault(method="get_with_etag", error=unreachable)])
+        assert values(reader, "t") == given
+        with pytest.raises(StoreUnreachable, match="503"):
+            reader.replication.sync("t")
+        status, headers, _ = proxy.ask("/topics/t/forward?since=2", None)
+        assert (status, "retry-after" in headers) == (503, True)
+        faulty.fail([])
+        assert reader.replication.sync("t").commits == 0
+        assert values(reader, "t") == given
+
+
+def test_a_hundred_looks_of_many_replicas_cost_the_store_what_one_proxy_does(tmp_path: Path) -> None:
+    store = MemoryStore()
+    world(tmp_path, 3, store)
+    counting = CountingStore(store)
+    with proxied(tmp_path / "proxy", counting, **QUIET) as proxy:
+        look_at_remote(proxy.service)
+        counting.counts.clear()
+        look_at_remote(proxy.service)
+        of_one_look = counting.counts.total()
+        assert of_one_look <= 4  # the ref, the next commit, the boundary; a LIST for names, at each twelfth look
+        readers: list[Archive] = []
+        for number in range(4):
+            with opened(tmp_path / f"reader-{number}", proxy.store()) as (_, reader):
+                reader.replication.sync("t")
+                readers.append(reader)
+                counting.counts.clear()
+                for _ in range(25):
+                    reader.replication.sync("t")
+                assert counting.counts.total() == 0
+
+
+# ---------------------------------------------------------------- news
+
+
+def test_a_client_that_waits_hears_of_a_commit_and_holds_no_thread(tmp_path: Path) -> None:
+    store = MemoryStore()
+    world(tmp_path, 1, store)
+    tokens = "\n".join(token_line(name, Role.READ, name, f"token-of-{name}-0123456789") for name in ("t", "other"))
+    with proxied(tmp_path / "proxy", store, tokens.encode(), **QUIET) as proxy, ThreadPoolExecutor(20) as pool:
+        look_at_remote(proxy.service)
+        token = "token-of-t-0123456789"
+        assert proxy.ask("/topics/t/forward?since=1&wait_s=0", token)[0] == 204
+        begin = time.monotonic()
+        assert proxy.ask("/topics/t/forward?since=9&wait_s=1", token)[0] == 204
+        assert time.monotonic() - begin >= 0.9
+        assert proxy.ask("/topics/t/forward?since=0&wait_s=60", token)[0] == 200
+        assert proxy.ask("/topics/t/forward?since=0", "token-of-other-0123456789")[0] == 403
+        assert proxy.ask("/topics/absent/forward", token)[0] == 403
+        waiting = [pool.submit(proxy.ask, "/topics/t/forward?since=1&wait_s=60", token) for _ in range(12)]
+        wait_until(lambda: _value(proxy.service.metrics.http_followers) == 12)
+        assert _value(proxy.service.metrics.http_running) == 0
+        assert not any(each.done() for each in waiting)
+        threads = [each.name for each in threading.enumerate() if each.name.startswith(("seglog-cold", "seglog-read"))]
+        assert proxy.ask("/topics/t/records", token)[0] == 200  # the threads are free
+        assert len(threads) <= 16
+        world(tmp_path, 1, store)
+        look_at_remote(proxy.service)
+        assert {each.result(10)[0] for each in waiting} == {200}
+
+
+def _value(gauge: Gauge) -> float:
+    [metric] = gauge.collect()
+    return metric.samples[0].value
+
+
+def test_a_daemon_that_writes_answers_at_its_own_commit(tmp_path: Path) -> None:
+    with proxied(tmp_path / "proxy", MemoryStore(), **QUIET) as proxy, ThreadPoolExecutor(1) as pool:
+        headers = {"Content_Type": "application/octet-stream"}
+        for value in (b"one", b"two"):
+            proxy.ask("/topics/t/records", None, value, method="POST", **headers)
+            for command in ("seal", "offload"):
+                status, _, body = proxy.ask(f"/topics/t/rpc/{command}", None, b"{}", method="POST")
+                assert status == 200, body
+            if value == b"one":
+                waiting = pool.submit(proxy.ask, "/topics/t/forward?since=1&wait_s=60", None)
+                time.sleep(0.05)
+        assert waiting.result(10)[0] == 200
+        with opened(tmp_path / "reader", proxy.store()) as (_, reader):
+            reader.replication.sync("t")
+            assert values(reader, "t") == [b"one", b"two"]
+        report = json.loads(proxy.ask("/topics/t/forward?since=-1", None)[2])
+        assert (report["status"], report["title"]) == (400, "InvalidOption")
