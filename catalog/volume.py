@@ -86,7 +86,7 @@ from catalog.format.small_objects import (
 )
 from catalog.history import BranchSpan, History, KeptCommits
 from catalog.local import LocalCatalog
-from catalog.objects.base import AT_ONCE, Forward, ObjectStore, each_of, first_valid_key, past_cache
+from catalog.objects.base import AT_ONCE, Forward, ObjectStore, each_of, first_valid_key
 from catalog.objects.settled_writes import put_once
 from catalog.objects.wrapped import OfflineStore
 from catalog.snapshot import Snapshot, cut, empty, fold, fork, from_checkpoint
@@ -225,12 +225,6 @@ class Volumes:
         if self.cache:
             self.cache.put_commits(vid, zip(lsns, forward.bodies, strict=True))
         return commits
-
-    @checked
-    def commit_body(self, vid: Vid, lsn: LsnNumber) -> bytes:
-        """Return the commit as it is stored."""
-        body = self.cache.commit_bodies(vid, lsn, lsn).get(lsn) if self.cache else None
-        return self.store.get(commit_key(vid, lsn)) if body is None else body
 
     def falls(self, vid: Vid, boundary: int) -> bool:
         """Return whether a proxy named a higher boundary before."""
@@ -494,13 +488,9 @@ class Volumes:
         cached = self.cache.object(key) if self.cache else None
         if cached is not None and blake3(cached).digest() == digest:
             return cached
-        try:
-            views = _list_in(self.store.get(key), key, digest)
-        except InvalidObject as damage:
-            if past_cache(self.store) is self.store:
-                raise
-            _log.warning("fetching again, past the cache on the way: %s", damage)
-            views = _list_in(past_cache(self.store).get(key), key, digest)
+        views = unwrap(MessageType.SEGMENT_LIST, self.store.get(key), key)
+        if blake3(views).digest() != digest:
+            raise InvalidObject(key, "its content does not match its name")
         if self.cache:
             self.cache.put_object(key, views)
         return views
@@ -639,13 +629,6 @@ def _snapshot_in(stored: StoredCommit, key: Key) -> Snapshot:
     if checkpoint is None or checkpoint.views is None:
         raise InvalidObject(key, "it is no checkpoint")
     return from_checkpoint(stored, checkpoint, decode_views(checkpoint.views, key))
-
-
-def _list_in(body: bytes, key: Key, digest: bytes) -> bytes:
-    views = unwrap(MessageType.SEGMENT_LIST, body, key)
-    if blake3(views).digest() != digest:
-        raise InvalidObject(key, "its content does not match its name")
-    return views
 
 
 def _check_chain(commits: Sequence[StoredCommit]) -> None:

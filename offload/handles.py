@@ -27,14 +27,14 @@ from catalog import MAIN, Bounds, Handle, Vid
 from catalog.errors import BranchCollected, CatalogError, Diverged, InvalidName, NoSuchBranch, NoSuchObject, NoSuchTopic
 from catalog.format import keys
 from catalog.format.control import DEAD
-from catalog.objects.base import Forward, Forwards
+from catalog.objects.base import BehindProxy, Forward
 from offload.errors import NameDeleted, NameMoved, NeverWritten, OtherRemote, RemoteBehind
 from seglog import Log, TruncateOp
 from seglog.base.values import dataclass
 from seglog.files.clock import Clock
 
 if TYPE_CHECKING:
-    from catalog import Branches, LocalCatalog, Snapshot, Volumes
+    from catalog import Branches, LocalCatalog, Volumes
     from catalog.sync import Updates
 
 
@@ -120,7 +120,7 @@ class Handles:
         """
         handle = self.find(name)
         if handle is None:
-            snapshot = self._newest(name)
+            snapshot = self._volumes.snapshot(self.resolve(name))
             if not (self._log.is_read_only or self._log.has_topic(name)):
                 self._log.mark_elsewhere(name, self._log.known_appends(name))
             handle = Handle(name, snapshot.vid, snapshot.lsn, config=snapshot.config)
@@ -130,15 +130,7 @@ class Handles:
     def forward(self, handle: Handle) -> Forward | None:
         """Return what a proxy knows after the handle's commit; None if the remote is no proxy that follows the name."""
         store = self._volumes.store
-        return store.forward(handle.name, handle.lsn) if isinstance(store, Forwards) else None
-
-    def _newest(self, name: str) -> Snapshot:
-        store = self._volumes.store
-        forward = store.forward(name, 0) if isinstance(store, Forwards) else None
-        if forward is None or not forward.bodies:
-            return self._volumes.snapshot(self.resolve(name))
-        self._volumes.take_forward(forward.vid, 0, b"", forward)
-        return self._volumes.snapshot(forward.vid, forward.lsn)
+        return store.forward(handle.name, handle.lsn) if isinstance(store, BehindProxy) else None
 
     def forget(self, name: str) -> None:
         """Delete the handle from the record, with all that this process knows of it. Makes no request."""

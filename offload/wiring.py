@@ -30,6 +30,7 @@ __all__ = [
 ]
 
 _UNSAFE = "the prefix has an empty or unsafe path segment"
+_HTTP = pattern(r"https?://([A-Za-z0-9.-]+|\[[0-9A-Fa-f:.]+\])(:[1-9][0-9]{0,4})?(/[A-Za-z0-9_-][A-Za-z0-9._-]*)*/?")
 _SEGMENT = pattern(r"[A-Za-z0-9!_.*'()-]+")
 
 
@@ -168,13 +169,7 @@ def _s3(
 def _http(url: str, settings: ColdSettings) -> ObjectStore:
     from catalog.objects.http import HttpStore
 
-    parts = split_remote(url)
-    path = parts.path.strip("/")
-    try:
-        is_whole = bool(parts.hostname) and parts.port != 0
-    except ValueError:
-        is_whole = False
-    if not is_whole or (path and not all(_SEGMENT.fullmatch(part) and part != ".." for part in path.split("/"))):
+    if not _HTTP.fullmatch(url):
         raise InvalidRemote(url, "it has to be as https://host:7373, or as https://host:7373/tenants/NAME")
     token_file = os.environ.get("SEGLOG_TOKEN_FILE")
     return HttpStore(

@@ -119,17 +119,12 @@ class Forward:
 
 
 @runtime_checkable
-class Forwards(Protocol):
-    """A store that knows which commits a follower needs."""
+class BehindProxy(Protocol):
+    """A store whose answers come from a proxy with a cache, which knows what a follower needs."""
 
     def forward(self, name: str, since: int) -> Forward | None:
-        """Return what follows the LSN `since` of a topic or branch; None if the store does not know the name."""
+        """Return what follows the LSN `since` of a topic or branch; None if the proxy does not know the name."""
         ...
-
-
-@runtime_checkable
-class HasCache(Protocol):
-    """A store whose answers may come from a cache on their way, as those of a proxy do."""
 
     def past_cache(self) -> ObjectStore:
         """Return this store for reads that no cache answers: what it has of them is read again."""
@@ -255,7 +250,7 @@ def sizes_of(store: ObjectStore, prefix: str) -> Iterator[tuple[str, int]]:
 
 def past_cache(store: ObjectStore) -> ObjectStore:
     """Return the store for a caller that found its former answer damaged. No cache on the way answers."""
-    return store.past_cache() if isinstance(store, HasCache) else store
+    return store.past_cache() if isinstance(store, BehindProxy) else store
 
 
 def each_of(store: ObjectStore, items: Sequence[K], ask: Callable[[K], T]) -> Iterator[T]:

@@ -3,14 +3,8 @@
     https://log.example:7373                 the objects of a daemon
     https://log.example:7373/tenants/acme    those of one of its tenants
 
-    call                    request
-    get, get_with_etag      GET /objects/KEY
-    get_range               GET /objects/KEY, with `Range`
-    head                    HEAD /objects/KEY; the header `seglog-object` has what S3 calls metadata, and the checksum
-    list                    GET /objects?prefix=&start_after=&limit=, page by page
-    forward                 GET /topics/NAME/forward?since=; 404 if the proxy does not follow the name
-    past_cache              the same, with `Cache-Control: no-cache`
-    each write              none
+A GET of an object may have a `Range`, and `Cache-Control: no-cache` goes past the cache of the proxy. A HEAD has
+metadata and checksum in `seglog-object`. Keys come page by page, and commits for a follower at once (`Forward`).
 
 HTTP-READ-1  Absence is an answer 404 with `seglog-error: NoSuchObject`. Another 404, as that of a wrong URL, is not.
 HTTP-READ-2  A write raises `AccessDenied` before any request. So no protocol of the catalog stands on a proxy.
@@ -25,10 +19,10 @@ import copy
 import json
 import time
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any, Final
+from typing import Final
 from urllib.parse import urlencode
 
-from urllib3 import BaseHTTPResponse, HTTPConnectionPool, HTTPSConnectionPool, Timeout
+from urllib3 import BaseHTTPResponse, Timeout, connection_from_url
 from urllib3.connection import HTTPConnection, HTTPSConnection
 from urllib3.exceptions import HTTPError, SSLError
 from xxhash import xxh3_64_hexdigest
@@ -41,7 +35,7 @@ from catalog.format.remotes import split_remote
 from catalog.objects import settled_writes
 from catalog.objects.base import Forward, ObjectInfo, WithETag
 from catalog.objects.patience import LIMIT_S, Call, waiting
-from catalog.objects.watched_sockets import WatchedSocket
+from catalog.objects.watched_sockets import Watched
 from catalog.objects.wrapped import T, WrappedStore
 
 ERROR_HEADER: Final = "seglog-error"
@@ -57,24 +51,10 @@ _WRONG_URL = "is this a seglog daemon with serve.proxy? A tenant's URL ends in /
 _SILENT = "it has not answered, or too slowly, for {:g} s"
 
 
-class _Connection(HTTPConnection):
-    def connect(self) -> None:
-        super().connect()
-        self.sock: Any = WatchedSocket(self.sock)
+class _Connection(Watched, HTTPConnection): ...
 
 
-class _SecureConnection(HTTPSConnection):
-    def connect(self) -> None:
-        super().connect()
-        self.sock: Any = WatchedSocket(self.sock)
-
-
-class _Pool(HTTPConnectionPool):
-    ConnectionCls = _Connection
-
-
-class _SecurePool(HTTPSConnectionPool):
-    ConnectionCls = _SecureConnection
+class _SecureConnection(Watched, HTTPSConnection): ...
 
 
 class HttpStore(WrappedStore):
@@ -98,8 +78,8 @@ class HttpStore(WrappedStore):
         self._attempts = attempts
         self._limit_s = limit_s
         self._headers: Mapping[str, str] = {}
-        kind = _SecurePool if parts.scheme == "https" else _Pool
-        self._pool = kind(parts.hostname or "", parts.port, maxsize=_CONNECTIONS, block=True)
+        self._pool = connection_from_url(f"{parts.scheme}://{parts.netloc}", maxsize=_CONNECTIONS, block=True)
+        self._pool.ConnectionCls = _SecureConnection if parts.scheme == "https" else _Connection
 
     @property
     def url(self) -> str:
@@ -122,11 +102,11 @@ class HttpStore(WrappedStore):
         return self.get_with_etag(key).body
 
     def get_with_etag(self, key: Key) -> WithETag:
-        answer = self._ask("GET", self._path(key), key)
+        answer = self._ask("GET", f"/objects/{check_key(key)}", key)
         return WithETag(answer.data, answer.headers.get("etag", ""))
 
     def get_range(self, key: Key, start: int, length: int) -> bytes:
-        path = self._path(key)
+        path = f"/objects/{check_key(key)}"
         if length == 0:
             return b""
         answer = self._ask("GET", path, key, {"Range": f"bytes={start}-{start + length - 1}"})
@@ -136,7 +116,7 @@ class HttpStore(WrappedStore):
         return body
 
     def head(self, key: Key) -> ObjectInfo:
-        answer = self._ask("HEAD", self._path(key), key)
+        answer = self._ask("HEAD", f"/objects/{check_key(key)}", key)
         try:
             facts = json.loads(answer.headers[OBJECT_HEADER])
             sums = [Checksum.parse(ChecksumKind(kind), text) for kind, text in facts["checksum"].items()]
@@ -146,9 +126,6 @@ class HttpStore(WrappedStore):
 
     def list(self, prefix: str, *, limit: int | None = None, start_after: str = "") -> Iterator[str]:
         check_prefix(prefix)
-        return self._listed(prefix, limit, start_after)
-
-    def _listed(self, prefix: str, limit: int | None, start_after: str) -> Iterator[str]:
         is_more, left = True, limit
         while is_more and left != 0:
             most = PAGE_KEYS if left is None else min(PAGE_KEYS, left)
@@ -189,9 +166,6 @@ class HttpStore(WrappedStore):
 
     def close(self) -> None:
         self._pool.close()
-
-    def _path(self, key: Key) -> str:
-        return f"/objects/{check_key(key)}"
 
     def _ask(self, method: str, path: str, key: str, headers: Mapping[str, str] | None = None) -> BaseHTTPResponse:
         """Return the answer, which is a success. Raises the errors of a store."""

@@ -23,7 +23,7 @@ from botocore.awsrequest import (
 from botocore.exceptions import BotoCoreError, ConnectTimeoutError, EndpointConnectionError, ProxyConnectionError
 
 from catalog.objects.patience import waiting
-from catalog.objects.watched_sockets import WatchedSocket
+from catalog.objects.watched_sockets import Watched
 
 _TROUBLE = frozenset({429})
 _NOT_SENT = (EndpointConnectionError, ConnectTimeoutError, ProxyConnectionError)
@@ -86,20 +86,10 @@ class _PatientSession:
         self._inner.close()
 
 
-class _Connection(AWSHTTPConnection):  # type: ignore[misc]  # botocore has no types
-    sock: Any
-
-    def connect(self) -> None:
-        super().connect()
-        self.sock = WatchedSocket(self.sock)
+class _Connection(Watched, AWSHTTPConnection): ...  # type: ignore[misc]  # botocore has no types
 
 
-class _SecureConnection(AWSHTTPSConnection):  # type: ignore[misc]  # botocore has no types
-    sock: Any
-
-    def connect(self) -> None:
-        super().connect()
-        self.sock = WatchedSocket(self.sock)
+class _SecureConnection(Watched, AWSHTTPSConnection): ...  # type: ignore[misc]  # botocore has no types
 
 
 class _Pool(AWSHTTPConnectionPool):  # type: ignore[misc]  # botocore has no types

@@ -74,3 +74,13 @@ class WatchedSocket:
         self._opened._io_refs += 1  # noqa: SLF001 - as `socket.makefile` does: the file keeps the socket open
         raw = _Reading(self._opened, "r")
         return io.BufferedReader(raw) if buffering else raw
+
+
+class Watched:
+    """A connection of urllib3, by inheritance, whose socket is a watched one."""
+
+    sock: Any
+
+    def connect(self) -> None:
+        super().connect()  # type: ignore[misc]  # of the connection
+        self.sock = WatchedSocket(self.sock)

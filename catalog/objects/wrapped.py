@@ -14,17 +14,7 @@ from typing import TypeVar
 
 from catalog.errors import StoreUnreachable
 from catalog.format.keys import Key
-from catalog.objects.base import (
-    Forward,
-    Forwards,
-    ObjectInfo,
-    ObjectStore,
-    PartTag,
-    TellsTime,
-    WithETag,
-    past_cache,
-    sizes_of,
-)
+from catalog.objects.base import BehindProxy, Forward, ObjectInfo, ObjectStore, PartTag, TellsTime, WithETag, sizes_of
 
 T = TypeVar("T")
 OK = "ok"
@@ -50,14 +40,11 @@ class WrappedStore(ABC):
 
     def forward(self, name: str, since: int) -> Forward | None:
         inner = self.inner
-        return self._call("get", name, lambda: inner.forward(name, since)) if isinstance(inner, Forwards) else None
+        return self._call("get", name, lambda: inner.forward(name, since)) if isinstance(inner, BehindProxy) else None
 
     def past_cache(self) -> ObjectStore:
-        inner = past_cache(self.inner)
-        if inner is self.inner:
-            return self
         wrapped = copy.copy(self)
-        wrapped.inner = inner
+        wrapped.inner = self.inner.past_cache() if isinstance(self.inner, BehindProxy) else self.inner
         return wrapped
 
     def put_new(self, key: Key, body: bytes) -> None:

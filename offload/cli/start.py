@@ -169,13 +169,10 @@ def serve(
     nothing of its own, so it may be removed while the daemon is down.
     Example: seglog -C /var/cache/seglog serve --proxy s3://my-bucket/acme
     """
-    if (tenants or proxy) and session.remote:
-        raise InvalidParameters(
-            f"{'each tenant has its own remote' if tenants else '--proxy names the remote'}: leave out --remote and "
-            "SEGLOG_REMOTE"
-        )
-    if tenants and proxy:
-        raise InvalidParameters("--proxy serves one directory: set serve.proxy for the tenants of a daemon of many")
+    if tenants and session.remote:
+        raise InvalidParameters("each tenant has its own remote: leave out --remote and SEGLOG_REMOTE")
+    if proxy and (tenants or session.remote):
+        raise InvalidParameters("--proxy names the one remote: leave out --tenants, --remote and SEGLOG_REMOTE")
     if proxy:
         from offload.operations.follow import made_for
 

@@ -20,7 +20,7 @@ The event loop owns all feeds. `wake` alone runs in threads of the log.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import field
@@ -89,47 +89,6 @@ def read_page(topic: Topic, follower: Follower) -> Page | None:
 
 
 _News: TypeAlias = "asyncio.Future[Page | None]"
-
-
-class CommitNews:
-    """The commits of topics whose volumes this directory follows or writes, for those that wait. For one event loop.
-
-    `lsn_of` returns the newest LSN of a topic that is known here.
-    """
-
-    def __init__(self, lsn_of: Callable[[str], Awaitable[int]], stopping: StopEvent) -> None:
-        self._lsn_of = lsn_of
-        self._stopping = stopping
-        self._waiting: dict[str, dict[asyncio.Future[None], int]] = {}
-        stopping.listen(self._wake_all)
-
-    async def wait(self, name: str, lsn: int) -> None:
-        """Wait until the topic has a newer commit than that of `lsn`, or until the daemon stops."""
-        if self._stopping.is_set():
-            return
-        news: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        waiting = self._waiting.setdefault(name, {})
-        waiting[news] = lsn
-        try:
-            await news
-        finally:
-            waiting.pop(news)
-            if not waiting:
-                self._waiting.pop(name, None)
-
-    async def look(self) -> None:
-        """Look at each topic that somebody waits for. The background calls it at each check interval."""
-        for name in list(self._waiting):
-            newest = await self._lsn_of(name)
-            for news, lsn in self._waiting.get(name, {}).items():
-                if newest != lsn and not news.done():
-                    news.set_result(None)
-
-    def _wake_all(self) -> None:
-        for waiting in self._waiting.values():
-            for news in waiting:
-                if not news.done():
-                    news.set_result(None)
 
 
 class Feeds:

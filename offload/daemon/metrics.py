@@ -35,10 +35,8 @@
     seglog_disk_free_bytes, seglog_disk_state   gauge       0 fine, 1 alarm, 2 full
     seglog_wal_bytes                            gauge
     seglog_cache_requests_total                 counter     by cache (index, chunk) and outcome (hit, miss)
-    seglog_proxy_requests_total                 counter     objects and listings for readers over HTTP, by outcome:
-                                                            cached; shared, with the GET of another one; fetched; passed
-                                                            through to the store
-    seglog_proxy_bytes_total                    counter     bytes of their bodies, by outcome
+    seglog_proxy_requests_total, _bytes_total   counter     answers of a proxy and their bytes, by outcome: cached;
+                                                            shared, with the GET of another one; fetched; passed through
     seglog_gc_runs_total                        counter     by outcome: done, blocked (damage), failed
     seglog_gc_last_success_timestamp_seconds    gauge       a run that was done or blocked; 0 before the first one
     seglog_gc_kept_from_timestamp_seconds       gauge       by topic: GC keeps each state from this time on

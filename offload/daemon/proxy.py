@@ -18,10 +18,11 @@ PROXY-4  Readers that miss the same slice at the same time share one GET. If it 
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
+from contextlib import suppress
 from functools import lru_cache
-from itertools import islice
+from itertools import groupby, islice
 from typing import Final
 
 from blake3 import blake3
@@ -49,18 +50,9 @@ class ProxyObjects:
 
     def __init__(self, store: ObjectStore, cache: ChunkCache | None) -> None:
         volumes = Volumes(store)
-
-        @lru_cache(_MOST_KNOWN)
-        def size_of(key: Key) -> int:
-            return store.head(key).size
-
-        @lru_cache(_MOST_KNOWN)
-        def topic_of(vid: Vid) -> str:
-            return volumes.control(vid).topic
-
         self.store = store
-        self.size_of = size_of
-        self._topic_of_volume = topic_of
+        self.size_of: Callable[[Key], int] = lru_cache(_MOST_KNOWN)(lambda key: store.head(key).size)
+        self._topic_of_volume: Callable[[Vid], str] = lru_cache(_MOST_KNOWN)(lambda vid: volumes.control(vid).topic)
         self._cache = cache
         self._lock = threading.Lock()
         self._flights: dict[Name, Future[bytes]] = {}
@@ -71,13 +63,10 @@ class ProxyObjects:
 
     def checked(self, rights: Rights, text: str) -> Key:
         """Return the key if the client may read it. Raises `NoSuchObject` (PROXY-2), also for a text that is no key."""
-        try:
-            key = check_key(text)
-        except InvalidKey:
-            raise NoSuchObject(text) from None
-        if not self._shows(rights, key):
-            raise NoSuchObject(text)
-        return key
+        with suppress(InvalidKey):
+            if self._shows(rights, check_key(text)):
+                return Key(text)
+        raise NoSuchObject(text)
 
     def keys(self, rights: Rights, prefix: str, start_after: str, limit: int) -> list[str]:
         """Return the first keys of a listing that the client may see. Raises `InvalidKey` for a prefix that is none."""
@@ -142,7 +131,8 @@ class ProxyObjects:
     def _fetched(self, key: Key, numbers: Sequence[int], size: int, *, is_fresh: bool = False) -> dict[int, bytes]:
         """Fetch slices, neighbours with one GET, and give them to the cache."""
         found: dict[int, bytes] = {}
-        for first, last in _runs(numbers):
+        for _, run in groupby(enumerate(numbers), lambda each: each[1] - each[0]):
+            [(_, first), *_, (_, last)] = [*run] * 2
             start, end = first * SLICE_BYTES, min(size, (last + 1) * SLICE_BYTES)
             body = (past_cache(self.store) if is_fresh else self.store).get_range(key, start, end - start)
             for number in range(first, last + 1):
@@ -164,15 +154,6 @@ class ProxyObjects:
         if self._cache.admit(name, len(sealed), is_scan=False):
             self._cache.hand_over(name, sealed)
             self._cache.write(name, xxh3_64_intdigest(sealed))
-
-
-def _runs(numbers: Sequence[int]) -> Iterator[tuple[int, int]]:
-    """Yield the first and the last number of each run of neighbours."""
-    for at, number in enumerate(numbers):
-        if at == 0 or numbers[at - 1] != number - 1:
-            first = number
-        if at == len(numbers) - 1 or numbers[at + 1] != number + 1:
-            yield first, number
 
 
 def _name(key: Key, number: int) -> Name:

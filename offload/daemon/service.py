@@ -21,7 +21,7 @@ from offload.daemon.background.context import LiveSettings, TaskContext
 from offload.daemon.background.disk import DiskState
 from offload.daemon.background.topic_work import TopicWorks
 from offload.daemon.events import Events
-from offload.daemon.feeds import CommitNews, Feeds
+from offload.daemon.feeds import Feeds
 from offload.daemon.figures import DirectoryFigures
 from offload.daemon.gate import Gate, GatedStore
 from offload.daemon.ids import tenant_id
@@ -97,7 +97,6 @@ class Service:
         self.hot_reads = self._threads.pool(_READ_THREADS, "seglog-read")
         self.cold_reads = self._threads.pool(_COLD_READ_THREADS, "seglog-cold")
         self.feeds = Feeds(self.hot_reads, self.stopping)
-        self.news = CommitNews(self._newest_lsn, self.stopping)
         self._loaded = loaded
         self._gate = gate
         self._has_log_id = False
@@ -114,7 +113,6 @@ class Service:
             works=self.works,
         )
         self._background = Background(context, archive, self.quota)
-        self.repeat("news", self.news.look)
         self._be_proxy()
         replicas = self._background.replica_figures
         metrics.watch(DirectoryFigures(self.sync, archive, self.works, workers, replicas, clock.now_ms))
@@ -147,10 +145,6 @@ class Service:
         self._background.start()
         if self.aws is not None:
             self.aws.start(self.events)
-
-    def sync_error(self, name: str) -> Exception | None:
-        """Return the error of the last sync of a topic that the directory follows; None if it succeeded."""
-        return self._background.sync_error(name)
 
     def repeat(self, name: str, look: Callable[[], Awaitable[None]]) -> None:
         """Let the background look at one more thing, as at its own. `name` is that of the task in logs and metrics."""
@@ -215,10 +209,6 @@ class Service:
     def _left_s(self, more_s: float = 0.0) -> float:
         """Return the time from now to the end of the stop, and `more_s`."""
         return max(0.0, self._stopped_s + self.settings.stop_timeout_s + more_s - time.monotonic())
-
-    async def _newest_lsn(self, name: str) -> int:
-        assert self.archive is not None  # noqa: S101 - or nobody waits
-        return int(await in_threads(self.local, self.archive.replication.known_lsn, name))
 
     def _be_proxy(self) -> None:
         """Let the archive take nothing over at a first append, if this daemon is a proxy."""

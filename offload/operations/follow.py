@@ -328,10 +328,7 @@ def follow(
 
 
 def made_for(directory: Path, url: str, variables: Mapping[str, str]) -> None:
-    """Make a directory that a proxy of the remote may serve, by steps 1 and 2, unless it was made before.
-
-    Raises `DirectoryNotEmpty`, `RemoteEmpty`, and the errors of the store.
-    """
+    """Make a directory for a proxy of the remote, by steps 1 and 2, unless it is there. Raises as `follow` does."""
     if not _is_made(directory, url):
         _, settings = recovery.prepare(directory, url, variables=variables)
         seglog.open(directory, settings=settings.log).close()

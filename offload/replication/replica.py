@@ -20,7 +20,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from catalog import CommitKind, Handle, Vid
+from catalog import CommitKind, Handle
 from catalog.objects.base import Forward
 from offload.context import ArchiveContext
 from seglog import Elsewhere
@@ -72,7 +72,7 @@ class Replicas:
         self._context = context
         self._log = context.log
         self._local = context.local
-        self._wholes: dict[str, tuple[tuple[Vid, int], bytes]] = {}  # the newest commits that went to followers
+        self._wholes: dict[str, tuple[str, bytes]] = {}  # the newest commit that went to followers, with its key
 
     def pull(self, handle: Handle, forward: Forward | None = None) -> Updates:
         """Fetch the volume's new commits, and return them. `forward` is the answer of a proxy in their place.
@@ -120,13 +120,13 @@ class Replicas:
         boundary = 0 if body is None else decode_boundary(body, vid).lsn
         if since >= lsn:
             return Forward(vid, lsn, boundary)
-        vid_and_lsn, whole = self._wholes.get(name, ((vid, 0), b""))
-        if vid_and_lsn != (vid, lsn):
+        run, key = self._local.commit_bodies(vid, since + 1, lsn), commit_key(vid, lsn)
+        known_key, whole = self._wholes.get(name, ("", b""))
+        if known_key != key:
             checkpoint = checkpoint_of(volumes.snapshot(vid, lsn), now_ms=self._context.clock.now_ms())
-            whole = with_checkpoint(volumes.commit_body(vid, lsn), checkpoint, commit_key(vid, lsn))
-            self._wholes[name] = (vid, lsn), whole
-        run = self._local.commit_bodies(vid, since + 1, lsn) if 0 < since >= boundary - 1 else {}
-        is_less = len(run) == lsn - since and sum(map(len, run.values())) <= len(whole)
+            whole = with_checkpoint(run.get(lsn) or self._context.store.get(key), checkpoint, key)
+            self._wholes[name] = key, whole
+        is_less = len(run) == lsn - since and since >= boundary - 1 and sum(map(len, run.values())) <= len(whole)
         if is_less and all(decode_commit_at(body, vid, at).checkpoint is None for at, body in run.items()):
             return Forward(vid, lsn, boundary, tuple(run.values()))
         return Forward(vid, lsn, boundary, (whole,))

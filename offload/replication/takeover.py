@@ -92,7 +92,10 @@ class Takeover:
         if self._is_to_take_over(name):
             with self._locks.of(name):
                 if self._is_to_take_over(name):  # it may have been detached meanwhile, or be here
-                    self.check_may(name)
+                    if not self._context.takes_over:
+                        text = f"this daemon is a proxy, and follows {name}; nothing was changed"
+                        hint = f"ask the daemon that writes it. `seglog takeover {name}` makes this one the writer"
+                        raise WrittenElsewhere.told(text, hint, {"topic": name, "is_fenced": False})
                     is_replica = self._replicas.is_replica(name)
                     try:
                         self.run(name, is_asked=is_asked)
@@ -101,13 +104,6 @@ class Takeover:
                             self._replicas.forget(name)  # nobody asked to follow it, and the next append tries again
                         raise
         return self._log.topic(name)
-
-    def check_may(self, name: str) -> None:
-        """Raise `WrittenElsewhere` in a proxy, which takes nothing over unless somebody asks for it."""
-        if not self._context.takes_over:
-            text = f"this daemon is a proxy, and follows {name}; nothing was changed"
-            hint = f"ask the daemon that writes it. `seglog takeover {name}` makes this one the writer"
-            raise WrittenElsewhere.told(text, hint, {"topic": name, "is_fenced": False})
 
     def _is_to_take_over(self, name: str) -> bool:
         if self._log.has_topic(name):

@@ -35,16 +35,8 @@ class ReplicationService(Owned):
 
     @checked
     def keep_following(self, *, is_on: bool) -> None:
-        """Refuse the first append to a replica with `WrittenElsewhere`, as a proxy does, or let it take the topic over.
-
-        `take_over` still does so.
-        """
+        """Refuse the first append to a replica, as a proxy does, or let it take the topic over. `take_over` does so."""
         self._context.takes_over = not is_on
-
-    def known_lsn(self, name: str) -> int:
-        """Return the newest LSN of the name's volume that is known here; 0 without the name. Makes no request."""
-        handle = self._context.handles.find(name)
-        return 0 if handle is None else handle.lsn
 
     @checked
     def followed_from(self, name: str, since: int) -> Forward | None:

@@ -16,7 +16,7 @@ def look_at_remote(service: Service) -> None:
         try:
             replicas._archive.replication.follow(name)
         except SeglogError as error:
-            replicas.errors[name] = error
+            service.works.of(name).sync_error = error
         else:
-            replicas.errors.pop(name, None)
+            service.works.of(name).sync_error = None
     replicas._search()

@@ -91,10 +91,6 @@ class Background:
             await self._offloads.ended(patience_s)
         self._tasks.clear()
 
-    def sync_error(self, name: str) -> Exception | None:
-        """Return the error of the last sync of a replica; None if it succeeded."""
-        return None if self._replicas is None else self._replicas.errors.get(name)
-
     def replica_figures(self) -> Iterator[ReplicaFigures]:
         return iter(()) if self._replicas is None else self._replicas.figures()
 

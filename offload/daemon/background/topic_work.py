@@ -30,6 +30,7 @@ class TopicWork:
     unsealed_since_ms: int | None = None
     unsealed_from_seq: int = 0
     succeeded_at_ms: int | None = None
+    sync_error: Exception | None = None  # of a replica whose last sync failed
 
     def wait_ms(self, now_ms: int) -> int:
         """Return the time until the next try, or 0 if the next try is due."""

@@ -92,7 +92,6 @@ class Replicas:
         self._synced_at_ms: dict[str, int] = {}
         self._fresh_at_ms: dict[str, int] = {}  # of each replica, when its last sync succeeded
         self._searched_at_ms = 0
-        self.errors: dict[str, Exception] = {}  # of each replica whose last sync failed
 
     async def look(self) -> None:
         interval_s = self._context.settings().catalog.sync_interval_s
@@ -118,20 +117,18 @@ class Replicas:
 
     def _search(self) -> None:
         """Follow each name of the remote that is new, and forget those that are gone. For a proxy."""
-        archive = self._archive
-        remote, replicas = {*archive.branches.remote_names()}, {*archive.replication.replicas()}
-        for name in sorted(remote - replicas - {*self._context.log.topics()}):
+        archive, works, replicas = self._archive, self._context.works, self._archive.replication.replicas()
+        for name in sorted({*archive.branches.remote_names()} - {*replicas, *self._context.log.topics()}):
             try:
                 archive.replication.sync(name)
             except (NoSuchTopic, NoSuchBranch):
                 continue  # deleted meanwhile
             except SeglogError as error:  # it holds up no other name
-                self._context.metrics.failures.labels("sync").inc()
-                self._context.works.warn(name, "the proxy does not follow it yet", error)
-        for name, gone in list(self.errors.items()):
-            if isinstance(gone, (NameDeleted, BranchCollected)) and name in replicas:
+                works.warn(name, "the proxy does not follow it yet", error)
+        for name in replicas:
+            if isinstance(works.of(name).sync_error, (NameDeleted, BranchCollected)):
                 archive.delete_topic(name)
-                self.errors.pop(name, None)
+                works.of(name).sync_error = None
 
     async def _sync(self, name: str) -> None:
         context = self._context
@@ -141,12 +138,11 @@ class Replicas:
         except Stopping:
             return
         except Exception as error:
-            self.errors[name] = error
+            context.works.of(name).sync_error = error
             context.metrics.failures.labels("sync").inc()
             context.works.warn(name, "the replica stays at the last commit that it knows", error)
         else:
-            self.errors.pop(name, None)
-            context.works.of(name).last_error = None
+            context.works.of(name).last_error = context.works.of(name).sync_error = None
             self._fresh_at_ms[name] = context.now_ms()
 
     def _follow(self, name: str) -> None:

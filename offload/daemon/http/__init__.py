@@ -55,9 +55,9 @@ _BEFORE, _BEHIND = APPEND.path.split("{topic}")
 def make_app(service: Service) -> Starlette:
     """Return the ASGI application of the API. The caller puts the guard in front of it (offload.daemon.guard)."""
     makers = (
-        probe_routes, event_routes, read_routes, append_routes, topic_routes, object_routes, forward_routes,
-        _stream_routes, command_routes,
-    )  # fmt: skip
+        *(probe_routes, event_routes, read_routes, append_routes, topic_routes, object_routes, forward_routes),
+        *(_stream_routes, command_routes),
+    )
     return app_of([guarded(route) for make in makers for route in make(service)])
 
 

@@ -2,15 +2,14 @@
 
 FORWARD-1  The answer is what this daemon knows. Its own sync asks the store once for all followers, each
     `sync_interval_s`. While that fails, followers get its error, and not the word that there is no news.
-FORWARD-2  A client that waits holds no thread. One look for each topic that somebody waits for, at each check interval,
-    wakes all of them, also at a commit that this daemon itself makes.
+FORWARD-2  A client that waits holds no thread. At each check interval one task looks at the topic for all of them, also
+    for commits that this daemon itself makes. It ends after a minute, and so may a wait that began later.
 """
 
 from __future__ import annotations
 
 import asyncio
 import struct
-from contextlib import suppress
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -56,19 +55,19 @@ def forward_routes(service: Service) -> list[api.RoledRoute]:
 class _Forward:
     def __init__(self, service: Service) -> None:
         self._service = service
+        self._news: dict[str, asyncio.Task[None]] = {}
 
     async def forward(self, request: Request) -> Response:
         query = query_of(request, api.names_of(FORWARD.parameters))
-        name, since = request.path_params["topic"], whole(query, "since") or 0
-        wait_s = min(whole(query, "wait_s") or 0, _MOST_WAIT_S)
+        name, since, wait_s = request.path_params["topic"], whole(query, "since") or 0, whole(query, "wait_s") or 0
         check_proxy(self._service)
         found = await self._found(name, since)
         if found is not None and found.lsn <= since and wait_s:
-            known_lsn = found.lsn
             become_follower(request.scope)
-            with suppress(TimeoutError):
-                async with asyncio.timeout(wait_s):
-                    await unless_gone(request, lambda: self._service.news.wait(name, known_lsn))
+            news = self._news.get(name)
+            if news is None:
+                news = self._news[name] = asyncio.create_task(self._newer(name, found.lsn))
+            await unless_gone(request, lambda: asyncio.wait({news}, timeout=min(wait_s, _MOST_WAIT_S)))
             found = await self._found(name, since)
         if found is None:
             return absent(NoSuchObject(name))
@@ -79,12 +78,22 @@ class _Forward:
         return Response(body, 200 if body else 204, headers, _TYPE if body else None)
 
     async def _found(self, name: str, since: int) -> Forward | None:
-        service = self._service
-        error = service.sync_error(name)
+        service, error = self._service, self._service.works.of(name).sync_error
         if error is not None:
             raise error
         assert service.archive is not None  # noqa: S101 - `check_proxy` saw its store
-        found: Forward | None = await in_threads(
-            service.cold_reads, service.archive.replication.followed_from, name, since
-        )
-        return found
+        call = service.archive.replication.followed_from
+        return await in_threads(service.cold_reads, call, name, since)  # type: ignore[no-any-return]
+
+    async def _newer(self, name: str, lsn: int) -> None:
+        """Look, for all that wait, until the topic has another commit, and for as long as one may wait."""
+        service, loop = self._service, asyncio.get_running_loop()
+        end_s = loop.time() + _MOST_WAIT_S
+        try:
+            while loop.time() < end_s and not service.stopping.is_set():
+                await asyncio.sleep(service.settings.check_interval_ms / 1000)
+                found = await self._found(name, lsn)
+                if found is None or found.lsn != lsn:
+                    return
+        finally:
+            del self._news[name]

@@ -1,11 +1,5 @@
 """The routes of a proxy: the objects of the remote, and their keys (offload.daemon.proxy). `serve.proxy` turns them on.
 
-    header of an answer    what it says
-    content-range          the bytes of a range; `*` stands for a size that was not asked for
-    etag                   the store's tag of an object that goes through as a whole
-    seglog-object          of HEAD: metadata and checksum of the object, as JSON
-    seglog-error           NoSuchObject, of a 404: the key is absent, or another client's
-
 OBJECTS-1  A key is read from the path as it came, because no key needs a percent sign. One that has it is absent.
 OBJECTS-2  An object that fails after its first piece breaks off, so that no client takes a part for the whole.
 """
@@ -15,7 +9,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import AsyncGenerator
-from typing import Final
+from contextlib import suppress
 
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
@@ -38,7 +32,6 @@ _PASSED = "passed"
 _TYPE = "application/octet-stream"
 _RANGE = re.compile(r"bytes=(\d{0,18})-(\d{0,18})")
 _START_AFTER = re.compile(r"[!-~]{0,1024}")
-_PLACE: Final = "/objects/"
 _KEY = {
     "name": "key", "in": "path", "required": True, "description": "The key of the object, below the prefix.",
     "schema": {"type": "string"}, "example": "refs/orders/main",
@@ -48,12 +41,7 @@ OBJECT = api.Operation(
     {200: ("The object.", {_TYPE: {"schema": api.BYTES}}), 206: ("The range.", {_TYPE: {"schema": api.BYTES}})},
     errors=(404, 416),
     parameters=(_KEY, api.in_header("Range", "string", "One range of bytes, as bytes=0-99.")),
-    headers={"content-range": "The range.", "etag": "Of an object that is not cached: the store's tag."},
-)  # fmt: skip
-OBJECT_HEAD = api.Operation(
-    "HEAD", "/objects/{key:path}", "headObject", Role.READ, "objects", "The facts of an object, in headers.",
-    {200: ("The facts.", {})}, errors=(404,), parameters=(_KEY,),
-    headers={OBJECT_HEADER: "Metadata and checksum, as JSON.", "content-length": "The size."},
+    headers={"etag": "The store's tag, if no cache answers.", OBJECT_HEADER: "Of HEAD: metadata and checksum."},
 )  # fmt: skip
 OBJECTS = api.Operation(
     "GET", "/objects", "listObjects", Role.READ, "objects", "The keys of objects that the token may read, ascending.",
@@ -108,7 +96,7 @@ class _Objects:
     async def object(self, request: Request) -> Response:
         query_of(request)
         raw: bytes = request.scope.get("raw_path") or request.scope["path"].encode()
-        text = raw.partition(b"?")[0].decode("latin-1").removeprefix(_PLACE)
+        text = raw.partition(b"?")[0].decode("latin-1").removeprefix("/objects/")
         objects, pool = check_proxy(self._service), self._service.cold_reads
         try:
             key: Key = await in_threads(pool, objects.checked, rights_of(request.scope), text)
@@ -130,23 +118,18 @@ class _Objects:
 
     def _passed(self, objects: ProxyObjects, key: Key, span: re.Match[str] | None) -> Response:
         """Return the answer of the store of now."""
+        body, headers = b"", {}
         if span is not None and span[1] and span[2] and 0 <= int(span[2]) - int(span[1]) < PIECE_BYTES:
-            first, last = int(span[1]), int(span[2])
-            try:
-                body = objects.store.get_range(key, first, last - first + 1)
-            except InvalidObject:  # it ends earlier
-                pass
-            else:
-                return self._counted(body, {"content-range": f"bytes {first}-{last}/*"}, 206)
-        stored = objects.store.get_with_etag(key)
-        place = _place(span, len(stored.body))
-        if place is None:
-            return self._counted(stored.body, {"etag": stored.etag}, 200)
-        return self._counted(stored.body[slice(*place)], _range_of(*place, len(stored.body)), 206)
-
-    def _counted(self, body: bytes, headers: dict[str, str], status: int) -> Response:
+            with suppress(InvalidObject):  # it ends earlier
+                body = objects.store.get_range(key, int(span[1]), int(span[2]) - int(span[1]) + 1)
+                headers = {"content-range": f"bytes {span[1]}-{span[2]}/*"}
+        if not headers:
+            stored = objects.store.get_with_etag(key)
+            place = _place(span, len(stored.body))
+            body = stored.body if place is None else stored.body[slice(*place)]
+            headers = {"etag": stored.etag} if place is None else _range_of(*place, len(stored.body))
         self._service.metrics.proxied(_PASSED, len(body))
-        return Response(body, status, headers, _TYPE)
+        return Response(body, 206 if "content-range" in headers else 200, headers, _TYPE)
 
     async def _from_slices(
         self, request: Request, objects: ProxyObjects, key: Key, span: re.Match[str] | None

@@ -31,7 +31,6 @@ OPERATIONS: Final[tuple[api.Operation, ...]] = (
     topics.TRUNCATE,
     objects.OBJECTS,
     objects.OBJECT,
-    objects.OBJECT_HEAD,
     forward.FORWARD,
     *STREAM_OPERATIONS,
 )
