@@ -151,7 +151,7 @@ _OWN: dict[tuple[str, str], tuple[Case, ...]] = {
     ("undo", "change"): (("nope", 3), ("99", 3)),
     ("inspect", "target"): (("missing", 3), ("data", 3)),
     ("inspect", "index"): (("missing", 3),),
-    ("serve", "proxy"): (("gs://bucket", 2),),
+    ("serve", "proxy"): (("gs://bucket", 4),),
     ("recover", "url"): (("gs://bucket", 2),),
     ("recover", "directory"): (("data", 4),),
     ("recover", "topic"): (("nope", 3), ("a/b", 3)),

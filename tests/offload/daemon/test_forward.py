@@ -215,11 +215,15 @@ def test_below_the_boundary_the_whole_state_comes_and_a_collected_volume_is_told
         reader = each[1]
         reader.replication.sync("t")
         given += world(tmp_path, 4, store)
+        look_at_remote(proxy.service)  # it has each of them, from before the collection
         vid = _volume(tmp_path, store)
         make_checkpoint(Volumes(store), vid, 4, now_ms=0)
         store.put(boundary_key(vid), encode_boundary(Boundary(vid, 4)), {})
         for lsn in (1, 2, 3):
             store.delete(commit_key(vid, lsn))
+        look_at_remote(proxy.service)
+        _, _, body = proxy.ask("/topics/t/forward?since=1", None)
+        assert len(body) == 4 + int.from_bytes(body[:4], "little")  # one commit, and not the collected ones
         assert reader.replication.sync("t").lsn == 5
         assert values(reader, "t") == given
     with opened(tmp_path / "writer", store) as (_, archive):
