@@ -210,21 +210,21 @@ def test_an_older_answer_and_a_boundary_that_falls_leave_the_replica_where_it_is
 
 def test_below_the_boundary_the_whole_state_comes_and_a_collected_volume_is_told(tmp_path: Path) -> None:
     store = MemoryStore()
-    given = world(tmp_path, 1, store)
+    given = world(tmp_path, 50, store)
     with proxied(tmp_path / "proxy", store, **QUIET) as proxy, opened(tmp_path / "reader", FreshStore(proxy)) as each:
         reader = each[1]
         reader.replication.sync("t")
         given += world(tmp_path, 4, store)
         look_at_remote(proxy.service)  # it has each of them, from before the collection
         vid = _volume(tmp_path, store)
-        make_checkpoint(Volumes(store), vid, 4, now_ms=0)
-        store.put(boundary_key(vid), encode_boundary(Boundary(vid, 4)), {})
-        for lsn in (1, 2, 3):
+        make_checkpoint(Volumes(store), vid, 53, now_ms=0)
+        store.put(boundary_key(vid), encode_boundary(Boundary(vid, 53)), {})
+        for lsn in range(1, 53):
             store.delete(commit_key(vid, lsn))
         look_at_remote(proxy.service)
-        _, _, body = proxy.ask("/topics/t/forward?since=1", None)
+        _, _, body = proxy.ask("/topics/t/forward?since=50", None)
         assert len(body) == 4 + int.from_bytes(body[:4], "little")  # one commit, and not the collected ones
-        assert reader.replication.sync("t").lsn == 5
+        assert reader.replication.sync("t").lsn == 54
         assert values(reader, "t") == given
     with opened(tmp_path / "writer", store) as (_, archive):
         archive.restore("t", to="head", name="gone")
