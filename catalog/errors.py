@@ -462,7 +462,7 @@ class InvalidRemote(Misuse, CatalogError):
     url: str
     reason: str
     message = "{url!r} is not a remote: {reason}"
-    hint = "use s3://bucket/prefix or file:///an/absolute/path"
+    hint = "use s3://bucket/prefix, file:///an/absolute/path, or https://host:7373 of a proxy"
 
 
 class InvalidTenant(Misuse, CatalogError):

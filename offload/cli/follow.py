@@ -32,7 +32,7 @@ _COLUMNS = ("topic", "role", "seq", "lsn", "newest record", "lag", "state")
 
 def follow(
     session: Session,
-    url: Annotated[str, About("The remote: s3://bucket/prefix or file:///path.", metavar="URL")],
+    url: Annotated[str, About("The remote: s3://bucket/prefix, file:///path, or https://host:7373.", metavar="URL")],
     directory: Annotated[Path, About("The data directory, new or made from this remote.", metavar="DIR")],
     interval: Annotated[float, About("Seconds between looks.", least=0.05)] = 5.0,
     once: Annotated[bool, About("Look once, and end: for scripts.")] = False,

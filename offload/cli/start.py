@@ -108,7 +108,7 @@ def _remote_text(created: DirectoryMade) -> str:
 
 def recover(
     session: Session,
-    url: Annotated[str, About("The remote: s3://bucket/prefix or file:///path.", metavar="URL")],
+    url: Annotated[str, About("The remote: s3://bucket/prefix, file:///path, or https://host:7373.", metavar="URL")],
     directory: Annotated[Path, About("The new data directory.", metavar="DIR")],
     topic: Annotated[str | None, About("Only this topic, with its branches, or TOPIC@BRANCH.")] = None,
     writable: Annotated[bool, About("Take over every topic at once: former writers are fenced.")] = False,

@@ -710,7 +710,7 @@ COMMANDS = {
         'topic where they begin. After a failure, repeat the command: it continues. Example: seglog recover\n'
         's3://my-bucket/acme new-data',
         (
-            ListedParameter('url', 'str', 'The remote: s3://bucket/prefix or file:///path.', (), is_required=True, metavar='URL'),
+            ListedParameter('url', 'str', 'The remote: s3://bucket/prefix, file:///path, or https://host:7373.', (), is_required=True, metavar='URL'),
             ListedParameter('directory', 'path', 'The new data directory.', (), is_required=True, metavar='DIR'),
             ListedParameter('topic', 'str', 'Only this topic, with its branches, or TOPIC@BRANCH.', ('--topic',)),
             ListedParameter('writable', 'bool', 'Take over every topic at once: former writers are fenced.', ('--writable',), default=False),
@@ -732,7 +732,7 @@ COMMANDS = {
         'Other commands may read the directory meanwhile. If the writer is lost, stop this command: the first append to a\n'
         'topic, or `takeover`, makes this directory its writer. Example: seglog follow s3://my-bucket/acme standby',
         (
-            ListedParameter('url', 'str', 'The remote: s3://bucket/prefix or file:///path.', (), is_required=True, metavar='URL'),
+            ListedParameter('url', 'str', 'The remote: s3://bucket/prefix, file:///path, or https://host:7373.', (), is_required=True, metavar='URL'),
             ListedParameter('directory', 'path', 'The data directory, new or made from this remote.', (), is_required=True, metavar='DIR'),
             ListedParameter('interval', 'float', 'Seconds between looks.', ('--interval',), default=5.0, least=0.05),
             ListedParameter('once', 'bool', 'Look once, and end: for scripts.', ('--once',), default=False),

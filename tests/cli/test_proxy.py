@@ -14,10 +14,12 @@ import pytest
 import offload
 import seglog
 from catalog.errors import StoreUnreachable
+from catalog.format.keys import Key
+from catalog.objects import LocalStore
 from catalog.objects.http import HttpStore
 from offload.rights import Role, token_line
 from tests.answering import Answer, AnsweringServer, Asked
-from tests.daemons import ServedDirectory
+from tests.daemons import ServedDirectory, served_tenants
 from tests.offload.replicas import opened, values
 from tests.worlds.command import Run, run
 
@@ -130,3 +132,34 @@ def _killing(daemon: ServedDirectory, nth: int) -> Callable[[Asked], Answer | No
 def _without_length(headers: Mapping[str, str]) -> dict[str, str]:
     dropped = {"content-length", "transfer-encoding", "connection"}
     return {name: text for name, text in headers.items() if name not in dropped}
+
+
+def test_a_reader_of_one_tenant_sees_no_other(tmp_path: Path, remote: str) -> None:
+    tokens, lines = tmp_path / "tokens", []
+    for tenant in ("acme", "globex"):
+        directory = tmp_path / "root" / tenant
+        seglog.open(directory).close()
+        (directory / "seglog.toml").write_text(
+            f'[remote]\nurl = "{(tmp_path / tenant).as_uri()}"\n[serve]\nproxy = {str(tenant == "acme").lower()}\n'
+        )
+        lines.append(token_line(tenant, Role.READ, "*", f"{TOKEN}-{tenant}", tenant))
+        shutil.copytree(tmp_path / "remote", tmp_path / tenant)
+    tokens.write_text("\n".join([*lines, token_line("operator", Role.READ, "*", TOKEN)]))
+    with served_tenants(tmp_path / "root", SERVE_TOKEN_FILE=str(tokens)) as daemon:
+        url = f"http://127.0.0.1:{daemon.port}"
+        whole = sorted(LocalStore(tmp_path / "acme").list(""))
+        for place, token in (
+            (url, f"{TOKEN}-acme"),
+            (f"{url}/tenants/acme", TOKEN),
+            (f"{url}/tenants/acme", f"{TOKEN}-acme"),
+        ):
+            assert list(HttpStore(place, lambda token=token: token).list("")) == whole
+        for place, token in (
+            (f"{url}/tenants/acme", f"{TOKEN}-globex"),
+            (url, TOKEN),
+            (f"{url}/tenants/globex", TOKEN),
+        ):
+            store = HttpStore(place, lambda token=token: token, attempts=1)
+            for read in (lambda store: [*store.list("")], lambda store: store.get(Key("refs/orders/main"))):
+                with pytest.raises(StoreUnreachable):  # and not NoSuchObject: it is no empty remote
+                    read(store)
