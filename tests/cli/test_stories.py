@@ -11,7 +11,9 @@ A line may end in `|| echo "exit code $?"`: it then fails, with this code. `$(ca
 ```python  a program, in a process of its own
 `systemctl start`, `reload` and `stop seglog`  a daemon with the settings of the page: its start, SIGHUP, SIGTERM. The
            port 7373 of the page becomes its own
-`seglog serve &`, `kill %1` and `kill -9 %1`  the same start and the same stop, from a shell, and SIGKILL
+`seglog serve &`, `kill %1` and `kill -9 %1`  the same start and the same stop, from a shell, and SIGKILL.
+           `seglog serve --proxy URL &` starts a proxy, again at the port of the one before
+`export NAME=VALUE …`  the environment of what follows
 `cd "$(mktemp -d)" && export …`  nothing: a page runs in a directory of its own anyway
 `init --remote s3://my-bucket/acme`  my-bucket becomes a bucket of a real server
 <!-- the way out takes 4 commands -->    so many commands follow up to the next heading, and no more, as the text says
@@ -64,6 +66,7 @@ _NUMBERS = ("", "", "two", "three", "four", "five", "six", "seven")
 
 #: The stories that `make test` leaves to the long tests: tests/costs.py bounds how many tests of it start a process.
 _LONG = {
+    "a-hundred-readers",
     "a-person-asks-to-be-forgotten",
     "a-topic-deleted-by-mistake",
     "an-upgrade",
@@ -77,7 +80,9 @@ _ALL = [
 
 
 @pytest.mark.parametrize("page", _ALL)
-def test_a_page_happens_as_it_is_written(page: Path, run: Run, tmp_path: Path, request: pytest.FixtureRequest) -> None:
+def test_a_page_happens_as_it_is_written(
+    page: Path, run: Run, tmp_path: Path, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+) -> None:
     text = page.read_text()
     for program in ("aws", "curl", "openssl"):
         if re.search(rf"^(.* \| )?{program} ", text, re.MULTILINE) and shutil.which(program) is None:
@@ -89,13 +94,19 @@ def test_a_page_happens_as_it_is_written(page: Path, run: Run, tmp_path: Path, r
         for kind, block in _parts(text):
             shown = block.replace(_BUCKET, bucket).replace("$PWD", str(tmp_path))
             if kind == "sh":
-                said = b"".join(_output(line, run, tmp_path, daemon) for line in shown.splitlines())
+                for line in shown.splitlines():
+                    if line.startswith("export "):
+                        for each in line.split()[1:]:
+                            monkeypatch.setenv(*each.split("=", 1))
+                lines = [line for line in shown.splitlines() if not line.startswith("export ")]
+                said = b"".join(_output(line, run, tmp_path, daemon) for line in lines)
                 said = said.replace(bucket.encode(), _BUCKET.encode())
             elif kind == "python":
                 said = subprocess.run(
                     [sys.executable, "-c", daemon.named(shown)], capture_output=True, check=True
                 ).stdout
             else:
+                block = daemon.named(block)
                 assert re.fullmatch(_pattern(block), said.decode()), f"{block}\n---\n{said.decode()}"
 
 
@@ -184,20 +195,28 @@ class _Daemon:
         self._directory = directory
         self._stack = ExitStack()
         self._served: ServedDirectory | None = None
+        self._port = ""
 
     def named(self, text: str) -> str:
         """Return the text with the port of this daemon in the place of the page's."""
-        return text.replace(_PORT, f":{self._served.port}") if self._served else text
+        return text.replace(_PORT, self._port) if self._port else text
 
     def close(self) -> None:
         """Send SIGKILL, if a daemon runs."""
         self._stack.close()
         self._served = None
 
+    def start_proxy(self, url: str) -> None:
+        variables = {"SEGLOG_SERVE_PORT": self._port.removeprefix(":") or "0"}
+        self._served = ServedDirectory(self._directory / "data", variables, "--proxy", url)
+        self._stack.callback(self._served.kill)
+        self._port = f":{self._served.port}"
+
     def systemctl(self, verb: str) -> None:
         """Do what systemd does with the unit of docs/deploy."""
         if verb == "start":
             self._served = self._stack.enter_context(served(self._directory / "data", ""))
+            self._port = f":{self._served.port}"
             return
         assert self._served
         if verb == "kill":
@@ -218,6 +237,9 @@ def _output(line: str, run: Run, directory: Path, daemon: _Daemon) -> bytes:
     data = b""
     line = _FROM_A_SHELL.get(line, line)
     if line == _ELSEWHERE:
+        return b""
+    if line.startswith("seglog serve --proxy "):
+        daemon.start_proxy(shlex.split(line)[3])
         return b""
     if line.startswith("systemctl "):
         verb, unit = line.split()[1:]
