@@ -226,7 +226,8 @@ class Volumes:
             self.cache.put_commits(vid, zip(lsns, forward.bodies, strict=True))
         return commits
 
-    def falls(self, vid: Vid, boundary: int) -> bool:
+    @checked
+    def falls(self, vid: Vid, boundary: LsnNumber) -> bool:
         """Return whether a proxy named a higher boundary before."""
         seen = self._boundaries[vid] = max(boundary, self._boundaries.get(vid, 0))
         return boundary < seen
