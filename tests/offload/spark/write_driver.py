@@ -33,10 +33,10 @@ def rows(spark: SparkSession, count: int) -> DataFrame:
 
 def write(frame: DataFrame, url: str, key: str, how: str = "save") -> None:
     if how == "insert":
-        frame.sparkSession.conf.set("spark.sql.catalog.acme", "seglog.spark.SeglogCatalog")
-        frame.sparkSession.conf.set("spark.sql.catalog.acme.url", url)
+        frame.sparkSession.conf.set("spark.sql.catalog.written", "seglog.spark.SeglogCatalog")
+        frame.sparkSession.conf.set("spark.sql.catalog.written.url", url)
         frame.createOrReplaceTempView("new_rows")
-        words = ("INSERT INTO acme.orders WITH (idempotencyKey = '", key, "') SELECT * FROM new_rows")
+        words = ("INSERT INTO written.orders WITH (idempotencyKey = '", key, "') SELECT * FROM new_rows")
         frame.sparkSession.sql("".join(words))
         return
     frame.write.format("seglog").options(topic="orders", idempotencyKey=key).mode("append").save(url)
