@@ -10,7 +10,8 @@ SYNC-2  Maintenance is the set of changes that others may make to a volume under
     none). A writer continues after them.
 
 SYNC-3  A proxy may answer in place of the store (`Forward`). The state here stays if its answer is older than what is
-    known here: a lower LSN, or a lower boundary than before.
+    known here: a lower LSN, or a lower boundary than this process heard before. It also stays if the answer's LSN is
+    below its own boundary, because such a commit does not count (VOL-6).
 
 Source: Graft RFC 0001 (Pull & Fetch Volume).
 """
@@ -125,7 +126,8 @@ def pull(
 def _forwarded(volumes: Volumes, vid: Vid, lsn: int, head_hash: bytes, forward: Forward) -> Updates:
     if forward.boundary == DEAD:
         raise BranchCollected(volumes.full_name(vid), str(vid))
-    if volumes.falls(vid, forward.boundary) or not forward.bodies or forward.lsn <= lsn:
+    is_refused = forward.lsn < forward.boundary
+    if volumes.falls(vid, forward.boundary) or not forward.bodies or is_refused or forward.lsn <= lsn:
         return Updates(vid, lsn)
     commits = volumes.take_forward(vid, lsn, head_hash, forward)
     return Updates(vid, lsn, commits, None if commits else volumes.snapshot(vid, forward.lsn))

@@ -28,7 +28,9 @@ VOL-8  If a LIST costs by the number of keys, the newest commit is searched from
     dense (COMMIT-1), and the kept part begins with a checkpoint. The result may be behind what GC has passed, as the
     result of a LIST may be.
 VOL-9  The newest commit as a proxy gave it (`Forward`) stands for all before it. It has the bucket's own hash, and its
-    list is the proxy's word. So the local catalog keeps it apart, and no checkpoint of the bucket is read from it.
+    list is the proxy's word. So the local catalog keeps it apart, and only readers through a proxy use it. A directory
+    whose remote is the bucket takes its list from there, because a takeover or a checkpoint would publish it.
+VOL-10  A list of segments that came damaged is read once more, past the cache of a proxy.
 
 Source: Graft RFC 0001 (visibility_path, remote_commit, checkpoints).
 """
@@ -86,7 +88,7 @@ from catalog.format.small_objects import (
 )
 from catalog.history import BranchSpan, History, KeptCommits
 from catalog.local import LocalCatalog
-from catalog.objects.base import AT_ONCE, Forward, ObjectStore, each_of, first_valid_key
+from catalog.objects.base import AT_ONCE, Forward, ObjectStore, each_of, first_valid_key, is_behind_proxy, past_cache
 from catalog.objects.settled_writes import put_once
 from catalog.objects.wrapped import OfflineStore
 from catalog.snapshot import Snapshot, cut, empty, fold, fork, from_checkpoint
@@ -211,6 +213,8 @@ class Volumes:
         commits = tuple(decode_commit(body, key) for body in forward.bodies)
         is_whole = commits[-1].checkpoint is not None
         lsns = [forward.lsn] if is_whole else [*range(lsn + 1, forward.lsn + 1)]
+        if len(commits) > 1 and any(stored.checkpoint is not None for stored in commits):
+            raise InvalidObject(key, "a proxy gave a list of segments among commits")
         if [(stored.commit.vid, stored.commit.lsn) for stored in commits] != [(vid, at) for at in lsns]:
             raise InvalidObject(key, "a proxy gave other commits than it said")
         if is_whole:
@@ -250,6 +254,7 @@ class Volumes:
         self._known.pop(vid, None)
         self._last_marks.pop(vid, None)
         self._forwards.pop(vid, None)
+        self._boundaries.pop(vid, None)
 
     @checked
     def checkpoints(self, vid: Vid) -> CheckpointSet:
@@ -459,8 +464,8 @@ class Volumes:
         return None if mark is None else self._from_checkpoint(vid, mark.lsn)
 
     def _forwarded(self, vid: Vid) -> StoredCommit | None:
-        """Return the commit that a proxy gave as the newest, from the local copy; None without one."""
-        body = self.cache.object(forward_key(vid)) if self.cache else None
+        """Return the commit that a proxy gave as the newest, from the local copy; None without one, or for a bucket."""
+        body = self.cache.object(forward_key(vid)) if self.cache and is_behind_proxy(self.store) else None
         try:
             return None if body is None else decode_commit(body, forward_key(vid))
         except Corrupt as damage:
@@ -489,9 +494,13 @@ class Volumes:
         cached = self.cache.object(key) if self.cache else None
         if cached is not None and blake3(cached).digest() == digest:
             return cached
-        views = unwrap(MessageType.SEGMENT_LIST, self.store.get(key), key)
-        if blake3(views).digest() != digest:
-            raise InvalidObject(key, "its content does not match its name")
+        try:
+            views = _read_list(self.store, key, digest)
+        except Corrupt as damage:
+            if not is_behind_proxy(self.store):
+                raise
+            _log.warning("fetching it past the cache of the proxy: %s", damage)
+            views = _read_list(past_cache(self.store), key, digest)
         if self.cache:
             self.cache.put_object(key, views)
         return views
@@ -622,6 +631,13 @@ class Volumes:
     def _put_own(self, key: Key, body: bytes) -> None:
         if put_once(self.store, key, body) != body:
             raise InvalidObject(key, "another object has this new id")
+
+
+def _read_list(store: ObjectStore, key: Key, digest: bytes) -> bytes:
+    views = unwrap(MessageType.SEGMENT_LIST, store.get(key), key)
+    if blake3(views).digest() != digest:
+        raise InvalidObject(key, "its content does not match its name")
+    return views
 
 
 def _snapshot_in(stored: StoredCommit, key: Key) -> Snapshot:

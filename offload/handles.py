@@ -15,7 +15,8 @@ HANDLE-5  Once this directory hears that the volume was collected, it puts this 
 HANDLE-6  If the caller chooses another remote than seglog.toml, a handle and the copies of commits may be of the other
     one. Before the directory shows them as this remote's, the check of HANDLE-4 comes first.
 HANDLE-7  A replica follows its name. If a promotion gave the name to another volume of this remote, the replica's
-    handle moves there. A writer's handle stays: the promotion has fenced it, and `reset` moves it.
+    handle moves there. A writer's handle stays: the promotion has fenced it, and `reset` moves it. A proxy that names
+    another volume may only lag, so the ref decides.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from catalog import MAIN, Bounds, Handle, Vid
 from catalog.errors import BranchCollected, CatalogError, Diverged, InvalidName, NoSuchBranch, NoSuchObject, NoSuchTopic
 from catalog.format import keys
 from catalog.format.control import DEAD
-from catalog.objects.base import BehindProxy, Forward
+from catalog.objects.base import Forward, is_behind_proxy
 from offload.errors import NameDeleted, NameMoved, NeverWritten, OtherRemote, RemoteBehind
 from seglog import Log, TruncateOp
 from seglog.base.values import dataclass
@@ -130,7 +131,7 @@ class Handles:
     def forward(self, handle: Handle) -> Forward | None:
         """Return what a proxy knows after the handle's commit; None if the remote is no proxy that follows the name."""
         store = self._volumes.store
-        return store.forward(handle.name, handle.lsn) if isinstance(store, BehindProxy) else None
+        return store.forward(handle.name, handle.lsn) if is_behind_proxy(store) else None
 
     def forget(self, name: str) -> None:
         """Delete the handle from the record, with all that this process knows of it. Makes no request."""
@@ -169,10 +170,12 @@ class Handles:
         """Return the handle of a replica on the volume that its name leads to now (HANDLE-7). The move is on record.
 
         If the name leads nowhere, the handle stays. With `must_lead`, that is `NameDeleted`, also if this process knew
-        the name before. `forward` is the answer of a proxy, which is taken in place of requests. Raises as
-        `check_remote` does, and what the store raises.
+        the name before. `forward` is the answer of a proxy, which is taken in place of requests while it is about the
+        handle's own volume. Raises as `check_remote` does, and what the store raises.
         """
-        if forward is not None and forward.vid == handle.vid and forward.lsn >= handle.lsn:
+        if forward is not None and forward.vid != handle.vid:
+            forward = None
+        if forward is not None and forward.lsn >= handle.lsn:
             self._checked.add(handle.name)
             return handle
         try:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ipaddress
 import os
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -14,6 +15,7 @@ from catalog.format.remotes import split_remote
 from catalog.objects.base import ObjectStore
 from offload.settings import DEFAULT, ColdSettings, OffloadSettings
 from seglog.base.later import pattern
+from seglog.errors import InvalidArgument
 
 if TYPE_CHECKING:
     from catalog.objects.prefix import WholePrefix
@@ -30,7 +32,10 @@ __all__ = [
 ]
 
 _UNSAFE = "the prefix has an empty or unsafe path segment"
-_HTTP = pattern(r"https?://([A-Za-z0-9.-]+|\[[0-9A-Fa-f:.]+\])(:[1-9][0-9]{0,4})?(/[A-Za-z0-9_-][A-Za-z0-9._-]*)*/?")
+_LABEL = r"[A-Za-z0-9]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?"
+_HTTP = pattern(
+    rf"https?://({_LABEL}(\.{_LABEL})*\.?|\[[0-9A-Fa-f:.]+\])(:[1-9][0-9]{{0,4}})?(/[A-Za-z0-9_-][A-Za-z0-9._-]*)*/?"
+)
 _SEGMENT = pattern(r"[A-Za-z0-9!_.*'()-]+")
 
 
@@ -43,7 +48,8 @@ def open_store(
     """Return the store behind `s3://bucket/prefix`, `file:///path` or `https://host:7373`. Opens no connection yet.
 
     `settings` are for its reads, and `offload` for its writes. A store over HTTP only reads, through a proxy. The
-    variable SEGLOG_TOKEN_FILE names the file with its token, which each request reads again.
+    variable SEGLOG_TOKEN_FILE names the file with its token, which each request reads again. A token goes to another
+    machine over TLS only.
 
     S3's endpoint, region and credentials come from the standard AWS environment and configuration. If the caller gives
     `credentials`, the store asks that source instead, and never the environment. A `file:` store needs none.
@@ -168,10 +174,17 @@ def _s3(
 
 def _http(url: str, settings: ColdSettings) -> ObjectStore:
     from catalog.objects.http import HttpStore
+    from seglog.client.address import address_of
 
-    if not _HTTP.fullmatch(url):
+    try:
+        host = address_of(url).host if _HTTP.fullmatch(url) else ""
+    except InvalidArgument:
+        host = ""
+    if not host:
         raise InvalidRemote(url, "it has to be as https://host:7373, or as https://host:7373/tenants/NAME")
     token_file = os.environ.get("SEGLOG_TOKEN_FILE")
+    if token_file is not None and url.startswith("http:") and not _is_loopback(host):
+        raise InvalidRemote(url, "others could read the token of SEGLOG_TOKEN_FILE on its way: use https")
     return HttpStore(
         url,
         (lambda: None) if token_file is None else lambda: _token_in(token_file, url),
@@ -181,11 +194,21 @@ def _http(url: str, settings: ColdSettings) -> ObjectStore:
     )
 
 
-def _token_in(file: str, url: str) -> str:
+def _is_loopback(host: str) -> bool:
     try:
-        return Path(file).read_text().strip()
-    except (OSError, ValueError) as error:
-        raise AccessDenied(url, f"its token is not readable: {error}", "SEGLOG_TOKEN_FILE names its file") from error
+        return host == "localhost" or ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def _token_in(file: str, url: str) -> str:
+    from seglog.client.address import token_in
+
+    hint = "SEGLOG_TOKEN_FILE names its file, which has the token on one line"
+    try:
+        return token_in(Path(file))
+    except (OSError, InvalidArgument) as error:
+        raise AccessDenied(url, f"its token is not readable: {error}", hint) from error
 
 
 def _is_in(path: Path, other: Path) -> bool:

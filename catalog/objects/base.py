@@ -23,9 +23,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import field
-from typing import Protocol, TypeVar, runtime_checkable
+from typing import Protocol, TypeGuard, TypeVar, runtime_checkable
 
-from catalog.errors import NoSuchObject
+from catalog.errors import AccessDenied, NoSuchObject
 from catalog.format.checksum import Checksum, SizedChecksum, joined
 from catalog.format.ids import Vid
 from catalog.format.keys import Key
@@ -33,6 +33,7 @@ from catalog.objects.patience import carried
 from seglog.base.values import dataclass
 
 AT_ONCE = 16
+_WRITE_HINT = "write through the bucket itself: give its URL as the remote, with credentials that may write"
 K = TypeVar("K")
 T = TypeVar("T")
 
@@ -121,6 +122,11 @@ class Forward:
 @runtime_checkable
 class BehindProxy(Protocol):
     """A store whose answers come from a proxy with a cache, which knows what a follower needs."""
+
+    @property
+    def is_proxied(self) -> bool:
+        """Tell whether a proxy answers. A wrapper tells it of the store that it wraps."""
+        ...
 
     def forward(self, name: str, since: int) -> Forward | None:
         """Return what follows the LSN `since` of a topic or branch; None if the proxy does not know the name."""
@@ -248,9 +254,25 @@ def sizes_of(store: ObjectStore, prefix: str) -> Iterator[tuple[str, int]]:
             continue
 
 
+def is_behind_proxy(store: ObjectStore) -> TypeGuard[BehindProxy]:
+    """Return whether the store's answers come from a proxy."""
+    return isinstance(store, BehindProxy) and store.is_proxied
+
+
+def check_writable(store: ObjectStore) -> None:
+    """Raise `AccessDenied` if the store only reads, because a proxy answers for it."""
+    if is_behind_proxy(store):
+        raise refusal(store.url)
+
+
+def refusal(url: str) -> AccessDenied:
+    """Return the error of a write to a remote that only reads."""
+    return AccessDenied(url, "this remote only reads", _WRITE_HINT)
+
+
 def past_cache(store: ObjectStore) -> ObjectStore:
     """Return the store for a caller that found its former answer damaged. No cache on the way answers."""
-    return store.past_cache() if isinstance(store, BehindProxy) else store
+    return store.past_cache() if is_behind_proxy(store) else store
 
 
 def each_of(store: ObjectStore, items: Sequence[K], ask: Callable[[K], T]) -> Iterator[T]:

@@ -33,7 +33,7 @@ from catalog.format.ids import Vid
 from catalog.format.keys import Key, check_key, check_prefix
 from catalog.format.remotes import split_remote
 from catalog.objects import settled_writes
-from catalog.objects.base import Forward, ObjectInfo, WithETag
+from catalog.objects.base import Forward, ObjectInfo, WithETag, refusal
 from catalog.objects.patience import LIMIT_S, Call, waiting
 from catalog.objects.watched_sockets import Watched
 from catalog.objects.wrapped import T, WrappedStore
@@ -44,8 +44,8 @@ FORWARD_HEADER: Final = "seglog-forward"
 PAGE_KEYS: Final = 1000
 _CONNECT_S = 10.0
 _CONNECTIONS = 32
+_CONFLICT = 409
 _TROUBLE = frozenset({429, 502, 503, 504})
-_WRITE_HINT = "write through the bucket itself: give its URL as the remote, with credentials that may write"
 _TOKEN_HINT = "SEGLOG_TOKEN_FILE names the file with the token, which needs the role `read` on the topic"  # noqa: S105
 _WRONG_URL = "is this a seglog daemon with serve.proxy? A tenant's URL ends in /tenants/NAME"
 _SILENT = "it has not answered, or too slowly, for {:g} s"
@@ -89,9 +89,13 @@ class HttpStore(WrappedStore):
     def is_ordered(self) -> bool:
         return True
 
+    @property
+    def is_proxied(self) -> bool:
+        return True
+
     def _call(self, method: str, key: str, act: Callable[[], T]) -> T:  # noqa: ARG002 - as the base has it
         """Refuse a write (HTTP-READ-2). No read calls this."""
-        raise AccessDenied(self._url, "this remote only reads", _WRITE_HINT)
+        raise refusal(self._url)
 
     def past_cache(self) -> HttpStore:
         other = copy.copy(self)
@@ -113,6 +117,9 @@ class HttpStore(WrappedStore):
         body = answer.data if answer.status == 206 else answer.data[start : start + length]
         if len(body) != length:
             raise InvalidObject(key, f"it ends at {start + len(body)}, and {start + length} bytes were expected")
+        span = f"bytes {start}-{start + length - 1}"
+        if answer.status == 206 and answer.headers.get("content-range", "").partition("/")[0] != span:
+            raise InvalidObject(key, f"the answer is of another range than {span}")
         return body
 
     def head(self, key: Key) -> ObjectInfo:
@@ -149,9 +156,11 @@ class HttpStore(WrappedStore):
 
     def forward(self, name: str, since: int) -> Forward | None:
         try:
-            answer = self._ask("GET", f"/topics/{name}/forward?since={since}", name)
+            answer = self._ask("GET", f"/topics/{name}/forward?since={since}", name, accepts=_CONFLICT)
         except NoSuchObject:
             return None
+        if answer.status == _CONFLICT:
+            return None  # the name or its volume is gone: the objects say which
         bodies, at = list[bytes](), 0
         try:
             while at < len(answer.data):
@@ -167,14 +176,16 @@ class HttpStore(WrappedStore):
     def close(self) -> None:
         self._pool.close()
 
-    def _ask(self, method: str, path: str, key: str, headers: Mapping[str, str] | None = None) -> BaseHTTPResponse:
-        """Return the answer, which is a success. Raises the errors of a store."""
+    def _ask(
+        self, method: str, path: str, key: str, headers: Mapping[str, str] | None = None, *, accepts: int = 200
+    ) -> BaseHTTPResponse:
+        """Return the answer, which is a success or has the status `accepts`. Raises the errors of a store."""
         token = self._token()
         sent = {**self._headers, **(headers or {}), **({} if token is None else {"Authorization": f"Bearer {token}"})}
         with waiting(self._limit_s) as call:
             answer = self._answered(method, self._prefix + path, sent, call)
             call.answered()
-        if answer.status < 300:
+        if answer.status < 300 or answer.status == accepts:
             return answer
         text = f"{answer.status} {_detail(answer)}".strip()
         if answer.status in (401, 403):

@@ -14,7 +14,17 @@ from typing import TypeVar
 
 from catalog.errors import StoreUnreachable
 from catalog.format.keys import Key
-from catalog.objects.base import BehindProxy, Forward, ObjectInfo, ObjectStore, PartTag, TellsTime, WithETag, sizes_of
+from catalog.objects.base import (
+    Forward,
+    ObjectInfo,
+    ObjectStore,
+    PartTag,
+    TellsTime,
+    WithETag,
+    is_behind_proxy,
+    past_cache,
+    sizes_of,
+)
 
 T = TypeVar("T")
 OK = "ok"
@@ -38,13 +48,17 @@ class WrappedStore(ABC):
     def is_ordered(self) -> bool:
         return self.inner.is_ordered
 
+    @property
+    def is_proxied(self) -> bool:
+        return is_behind_proxy(self.inner)
+
     def forward(self, name: str, since: int) -> Forward | None:
         inner = self.inner
-        return self._call("get", name, lambda: inner.forward(name, since)) if isinstance(inner, BehindProxy) else None
+        return self._call("get", name, lambda: inner.forward(name, since)) if is_behind_proxy(inner) else None
 
     def past_cache(self) -> ObjectStore:
         wrapped = copy.copy(self)
-        wrapped.inner = self.inner.past_cache() if isinstance(self.inner, BehindProxy) else self.inner
+        wrapped.inner = past_cache(self.inner)
         return wrapped
 
     def put_new(self, key: Key, body: bytes) -> None:

@@ -268,10 +268,11 @@ class Session:
 
 
 def _token_in(file: Path) -> str:
-    """Return the token in a file, without the line end. Raises `NoSuchFile`."""
+    """Return the token in a file, without the line end. Raises `NoSuchFile`, `InvalidArgument`."""
     from offload.errors import NoSuchFile
+    from seglog.client.address import token_in
 
     try:
-        return file.read_text().strip()
+        return token_in(file)
     except (FileNotFoundError, IsADirectoryError, NotADirectoryError):
         raise NoSuchFile(file) from None

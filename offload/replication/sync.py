@@ -76,7 +76,8 @@ class Sync:
         handle = self._handles.relocate(before, must_lead=True, forward=forward)
         if handle.epoch:  # the log has no such topic: a reset stopped after step 5
             handle = self._replicas.demote(handle)
-        updates = self._replicas.pull(handle, forward if handle.vid == before.vid else None)
+        is_about_it = forward is not None and forward.vid == handle.vid == before.vid
+        updates = self._replicas.pull(handle, forward if is_about_it else None)
         moved = self._replicas.move(handle, updates)
         return Synced(name, moved.lsn, _new_commits(before, moved), (), is_replica=True, brought=_brought(updates))
 

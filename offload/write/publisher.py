@@ -64,6 +64,7 @@ from catalog import (
 from catalog.errors import BranchCollected, CatalogError, Diverged, Fenced, KeyTaken, Outdated
 from catalog.format import keys
 from catalog.format.encoding import decode_commit_at
+from catalog.objects.base import check_writable
 from catalog.refs.oplog import author
 from offload.context import ArchiveContext
 from offload.handles import Tip
@@ -150,7 +151,11 @@ class Publisher:
         )
 
     def prepare(self, handle: Handle, commit: Commit, attempt: Attempt | None = None) -> Handle:
-        """Put a commit on record before it is sent (PUBLISH-1), and return the handle with it."""
+        """Put a commit on record before it is sent (PUBLISH-1), and return the handle with it.
+
+        Raises `AccessDenied` for a remote that only reads, where a commit on record would wait for good.
+        """
+        check_writable(self._volumes.store)
         body, _ = encode_commit(commit)
         prepared = replace(handle, pending_lsn=commit.lsn, pending_body=body)
         self._local.save(

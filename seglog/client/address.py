@@ -4,7 +4,7 @@
     http://host:7373/prefix   TCP; a proxy in front of the daemon may need a prefix
     unix:DIR                  the Unix socket in a data directory of this machine
 
-Only `connected` does I/O.
+Only `connected` and `token_in` do I/O.
 """
 
 from __future__ import annotations
@@ -70,6 +70,13 @@ def check_token(token: str | None) -> str | None:
     """Return the token. Raise `InvalidArgument` for a text that no header can carry. The error does not show it."""
     if token is not None and (not token or not _is_printable(token)):
         raise InvalidArgument("token", "...", "printable ASCII without spaces")
+    return token
+
+
+def token_in(file: Path) -> str:
+    """Return the token in a file: its only line. Raise `InvalidArgument` as `check_token` does, and `OSError`."""
+    token = file.read_bytes().strip().decode("latin-1")
+    check_token(token)
     return token
 
 

@@ -78,7 +78,9 @@ def test_a_request_in_trouble_is_repeated_and_a_cut_answer_is_none(no_pauses: No
 
 def test_a_range_is_exact_or_an_error() -> None:
     for answer, is_exact in (
-        (Answer(206, b"abc"), True),
+        (Answer(206, b"abc", {"content-range": "bytes 1-3/9"}), True),
+        (Answer(206, b"abc", {"content-range": "bytes 2-4/9"}), False),
+        (Answer(206, b"abc"), False),
         (Answer(200, b"0abc4"), True),
         (Answer(206, b"ab"), False),
         (Answer(416), False),
@@ -109,7 +111,10 @@ def test_a_proxy_that_is_away_is_named_and_a_silent_one_is_left_in_time(no_pause
 
 
 def test_a_url_and_a_token_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for wrong in ("https://", "https://host:0", "https://host:x", "https://host/a/../b", "http://u:p@host", "ftp://h"):
+    for wrong in (
+        "https://", "https://host:0", "https://host:x", "https://host/a/../b", "http://u:p@host", "ftp://h",
+        "https://host:99999", "https://..:80", "https://-h", f"https://{'h' * 64}", "https://[1::2::3]", "https://[]",
+    ):  # fmt: skip
         with pytest.raises(InvalidRemote):
             open_store(wrong)
     with pytest.raises(InvalidRemote, match="only reads"):
@@ -122,9 +127,27 @@ def test_a_url_and_a_token_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
         assert store.url == f"{server.url}/tenants/acme"
         with pytest.raises(AccessDenied, match="token is not readable"):
             store.get(KEY)
+        for wrong in (b"name:read:*:abc\nsecret\n", "tök€n".encode(), b"\n", b"\xff", b"two words"):
+            file.write_bytes(wrong)
+            with pytest.raises(AccessDenied, match="token is not readable") as refused:
+                store.get(KEY)
+            assert "secret" not in str(refused.value)
+        assert asked == []
         for token in ("first", "second"):  # each request reads the file again
             file.write_text(f"{token}\n")
             assert store.get(KEY) == b"one"
             assert (asked[-1].target, asked[-1].headers["Authorization"]) == (
                 f"/tenants/acme/objects/{KEY}", f"Bearer {token}",
             )  # fmt: skip
+
+
+def test_a_token_goes_over_plain_http_to_this_machine_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    plain = ("http://log.example:7373", "http://10.0.0.7:7373/tenants/acme", "http://[2001:db8::1]:7373")
+    for url in plain:
+        open_store(url).close()
+    monkeypatch.setenv("SEGLOG_TOKEN_FILE", str(tmp_path / "token"))
+    for url in plain:
+        with pytest.raises(InvalidRemote, match="use https"):
+            open_store(url)
+    for url in ("http://127.0.0.1:7373", "http://[::1]:7373", "http://localhost:7373", "https://log.example:7373"):
+        open_store(url).close()

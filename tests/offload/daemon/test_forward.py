@@ -7,22 +7,31 @@ import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from blake3 import blake3
 from prometheus_client import Gauge
 
-from catalog import Volumes, make_checkpoint
-from catalog.errors import BranchCollected, CatalogError, NoSuchTopic, StoreUnreachable
+from catalog import LocalCatalog, Volumes, make_checkpoint
+from catalog.errors import AccessDenied, BranchCollected, CatalogError, InvalidObject, NoSuchTopic, StoreUnreachable
 from catalog.format.control import Boundary
-from catalog.format.keys import boundary_key, commit_key
+from catalog.format.encoding import decode_commit, decode_views, encode_views, with_checkpoint
+from catalog.format.keys import Key, boundary_key, commit_key
 from catalog.format.small_objects import encode_boundary
 from catalog.objects import MemoryStore
+from catalog.objects.base import Forward
+from catalog.objects.http import HttpStore
+from catalog.objects.wrapped import T, WrappedStore
+from catalog.snapshot import checkpoint_of
 from offload.archive import Archive
+from offload.errors import NameDeleted
 from offload.rights import Role, token_line
 from tests.answering import Answer, Asked
 from tests.faults.store import CountingStore, Fault, FaultyStore, unreachable
 from tests.offload.replicas import opened, ship, values
+from tests.seams.limits import Limit, set_limit
 from tests.seams.proxy import look_at_remote
 from tests.waiting import wait_until
 from tests.worlds.proxies import FreshStore, Proxied, proxied
@@ -327,3 +336,169 @@ def test_a_daemon_that_writes_answers_at_its_own_commit(tmp_path: Path) -> None:
             assert values(reader, "t") == [b"one", b"two"]
         report = json.loads(proxy.ask("/topics/t/forward?since=-1", None)[2])
         assert (report["status"], report["title"]) == (400, "InvalidOption")
+
+
+# ---------------------------------------------------------------- what a proxy says, and what the bucket has
+
+
+class LyingStore(HttpStore):
+    """A remote over HTTP whose proxy leaves segments out of its lists, as one with a fault may."""
+
+    def forward(self, name: str, since: int) -> Forward | None:
+        told = super().forward(name, since)
+        if told is None or not told.bodies:
+            return told
+        [body] = told.bodies
+        checkpoint = decode_commit(body, Key("x")).checkpoint
+        assert checkpoint is not None
+        assert checkpoint.views is not None
+        views = encode_views(decode_views(checkpoint.views, Key("x"))[:-3])
+        short = replace(checkpoint, views=views, views_hash=blake3(views).digest(), views_length=len(views))
+        return replace(told, bodies=(with_checkpoint(body, short, Key("x")),))
+
+
+def test_a_directory_that_leaves_the_proxy_takes_no_list_of_it_along(tmp_path: Path) -> None:
+    store = MemoryStore()
+    world(tmp_path, 1, store)
+    with proxied(tmp_path / "proxy", store, **QUIET) as proxy:
+        look_at_remote(proxy.service)
+        with opened(tmp_path / "reader", proxy.store()) as (_, reader):
+            reader.replication.sync("t")
+        given = [b"value 0", *world(tmp_path, 40, store)]
+        look_at_remote(proxy.service)
+        with opened(tmp_path / "reader", LyingStore(proxy.url, attempts=1)) as (_, reader):
+            reader.replication.sync("t")
+            assert len(values(reader, "t")) == len(given) - 3
+    with opened(tmp_path / "reader", store) as (log, reader):
+        reader.replication.sync("t")
+        assert values(reader, "t") == given
+        reader.replication.take_over("t")
+        ship(reader, log, "t", b"mine")
+        reader.upkeep.compact("t")
+    with opened(tmp_path / "fresh", store) as (_, fresh):
+        fresh.replication.sync("t")
+        assert values(fresh, "t") == [*given, b"mine"]
+
+
+def test_a_list_among_commits_is_refused(tmp_path: Path) -> None:
+    store = MemoryStore()
+    world(tmp_path, 30, store)
+    with proxied(tmp_path / "proxy", store, **QUIET) as proxy:
+        look_at_remote(proxy.service)
+        vid = _volume(tmp_path, store)
+        bodies = [store.get(commit_key(vid, lsn)) for lsn in (29, 30)]
+        volumes = Volumes(store)
+        bodies[0] = with_checkpoint(bodies[0], checkpoint_of(volumes.snapshot(vid, 29), now_ms=0), Key("x"))
+        [before] = volumes.commits(vid, 28, 28)
+        with pytest.raises(InvalidObject, match="among commits"):
+            volumes.take_forward(vid, 28, before.hash, Forward(vid, 30, 0, tuple(bodies)))
+
+
+def test_after_a_promotion_a_proxy_that_lags_moves_no_replica_back(tmp_path: Path) -> None:
+    store = MemoryStore()
+    with opened(tmp_path / "writer", store) as (log, archive):
+        ship(archive, log, "t", b"one", b"two")
+        archive.restore("t", to="seq:1", name="fix")
+        ship(archive, log, "t@fix", b"other")
+    with proxied(tmp_path / "old", store, **QUIET) as old, proxied(tmp_path / "new", store, **QUIET) as new:
+        look_at_remote(old.service)
+        with opened(tmp_path / "reader", old.store()) as (_, reader):
+            reader.replication.sync("t")
+        with opened(tmp_path / "writer", store) as (log, archive):
+            archive.branches.promote_branch("t", "fix", keep="was", leave=True)
+        look_at_remote(new.service)
+        for proxy in (new, old, new):
+            with opened(tmp_path / "reader", proxy.store()) as (_, reader):
+                reader.replication.sync("t")
+                assert values(reader, "t") == [b"one", b"other"]
+        with opened(tmp_path / "writer", store) as (log, archive):
+            archive.replication.sync("t")
+            archive.replication.take_over("t")
+            ship(archive, log, "t", b"three")
+        for proxy in (old, new):  # the objects are those of now, also through the proxy that lags
+            with opened(tmp_path / "reader", proxy.store()) as (_, reader):
+                reader.replication.sync("t")
+                assert values(reader, "t") == [b"one", b"other", b"three"]
+
+
+def test_an_answer_below_its_own_boundary_leaves_the_replica_where_it_is(tmp_path: Path) -> None:
+    store = MemoryStore()
+    world(tmp_path, 2, store)
+    with proxied(tmp_path / "proxy", store, **QUIET) as proxy:
+        look_at_remote(proxy.service)
+        with opened(tmp_path / "reader", proxy.store()) as (_, reader):
+            reader.replication.sync("t")
+        world(tmp_path, 2, store)
+        look_at_remote(proxy.service)
+
+        class Passed(HttpStore):
+            def forward(self, name: str, since: int) -> Forward | None:
+                told = super().forward(name, since)
+                return told and replace(told, boundary=told.lsn + 1)
+
+        with opened(tmp_path / "reader", Passed(proxy.url, attempts=1)) as (_, reader):
+            assert reader.replication.sync("t").lsn == 2
+        with opened(tmp_path / "reader", proxy.store()) as (_, reader):
+            assert reader.replication.sync("t").lsn == 4
+
+
+def test_a_list_that_came_damaged_is_read_past_the_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    store = MemoryStore()
+    given = world(tmp_path, 5, store)
+    set_limit(monkeypatch, Limit.SEGMENTS_IN_CHECKPOINT_BYTES, 0)
+    make_checkpoint(Volumes(store), _volume(tmp_path, store), 5, now_ms=0)
+    [key] = [Key(key) for key in store.list("") if "/lists/" in key]
+
+    class Spoiling(WrappedStore):
+        is_spoiling = True
+
+        def _call(self, method: str, key: str, act: Callable[[], T]) -> T:
+            found = act()
+            if "/lists/" in key and isinstance(found, bytes) and self.is_spoiling:
+                self.is_spoiling = False
+                return bytes([*found[:-1], found[-1] ^ 1])  # type: ignore[return-value]
+            return found
+
+    with proxied(tmp_path / "proxy", Spoiling(store), **QUIET) as proxy:
+        assert proxy.store().get(key) != store.get(key)  # it is in the cache now
+        with opened(tmp_path / "reader", proxy.store()) as (_, reader):
+            reader.replication.sync("t")
+            assert values(reader, "t") == given
+        assert proxy.store().get(key) == store.get(key)
+
+
+def test_a_write_through_a_proxy_leaves_no_commit_on_record(tmp_path: Path) -> None:
+    store = MemoryStore()
+    given = world(tmp_path, 2, store)
+    with proxied(tmp_path / "proxy", store, **QUIET) as proxy:
+        look_at_remote(proxy.service)
+        with opened(tmp_path / "reader", proxy.store()) as (_, reader):
+            reader.replication.sync("t")
+            for write in (reader.open_for_append, reader.replication.take_over):
+                with pytest.raises(AccessDenied, match="only reads"):
+                    write("t")
+        with LocalCatalog(tmp_path / "reader" / "catalog.db", read_only=True) as local:
+            handle = local.handle("t")
+        assert handle is not None
+        assert (handle.pending_lsn, handle.lsn) == (None, 2)
+    given += world(tmp_path, 1, store)
+    with opened(tmp_path / "reader", store) as (_, reader):
+        assert reader.replication.sync("t").commits == 1
+        assert values(reader, "t") == given
+
+
+def test_a_name_that_is_gone_is_told_as_from_the_bucket(tmp_path: Path) -> None:
+    store = MemoryStore()
+    world(tmp_path, 2, store)
+    with opened(tmp_path / "writer", store) as (_, archive):
+        archive.restore("t", to="head", name="fix")
+    with proxied(tmp_path / "proxy", store, **QUIET) as proxy:
+        look_at_remote(proxy.service)
+        with opened(tmp_path / "reader", proxy.store()) as (_, reader):
+            reader.replication.sync("t@fix")
+        with opened(tmp_path / "writer", store) as (_, archive):
+            archive.branches.delete_branch("t", "fix")
+        proxy.service.works.of("t@fix").sync_error = NameDeleted("t@fix", "memory:", "vid", is_writer=False)
+        assert proxy.ask("/topics/t@fix/forward?since=1", None)[0] == 409
+        with opened(tmp_path / "reader", proxy.store()) as (_, reader), pytest.raises(NameDeleted):
+            reader.replication.sync("t@fix")
