@@ -119,24 +119,6 @@ class Forward:
     bodies: tuple[bytes, ...] = ()
 
 
-@runtime_checkable
-class BehindProxy(Protocol):
-    """A store whose answers come from a proxy with a cache, which knows what a follower needs."""
-
-    @property
-    def is_proxied(self) -> bool:
-        """Tell whether a proxy answers. A wrapper tells it of the store that it wraps."""
-        ...
-
-    def forward(self, name: str, since: int) -> Forward | None:
-        """Return what follows the LSN `since` of a topic or branch; None if the proxy does not know the name."""
-        ...
-
-    def past_cache(self) -> ObjectStore:
-        """Return this store for reads that no cache answers: what it has of them is read again."""
-        ...
-
-
 class ObjectStore(Protocol):
     @property
     def url(self) -> str:
@@ -237,6 +219,24 @@ class ObjectStore(Protocol):
         ...
 
     def close(self) -> None: ...
+
+
+@runtime_checkable
+class BehindProxy(ObjectStore, Protocol):
+    """A store whose answers come from a proxy with a cache, which knows what a follower needs."""
+
+    @property
+    def is_proxied(self) -> bool:
+        """Tell whether a proxy answers. A wrapper tells it of the store that it wraps."""
+        ...
+
+    def forward(self, name: str, since: int) -> Forward | None:
+        """Return what follows the LSN `since` of a topic or branch; None if the proxy does not know the name."""
+        ...
+
+    def past_cache(self) -> ObjectStore:
+        """Return this store for reads that no cache answers: what it has of them is read again."""
+        ...
 
 
 def sizes_of(store: ObjectStore, prefix: str) -> Iterator[tuple[str, int]]:
