@@ -30,7 +30,7 @@ from catalog.volume import Volumes
 from seglog.base.values import dataclass
 
 _MANY = 15  # commits, as four batches of GETs give
-_MAINTENANCE = frozenset({CommitKind.CONFIG, CommitKind.COMPACT})
+MAINTENANCE = frozenset({CommitKind.CONFIG, CommitKind.COMPACT})
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +79,7 @@ class Updates:
         if self.newest is not None:
             return self.newest.epoch <= own and self.newest.bounds == bounds
         return all(
-            stored.commit.kind in _MAINTENANCE and stored.commit.epoch <= own and stored.commit.bounds == bounds
+            stored.commit.kind in MAINTENANCE and stored.commit.epoch <= own and stored.commit.bounds == bounds
             for stored in self.commits
         )
 

@@ -35,9 +35,12 @@ LOAD-6  If the commit is certainly refused, the driver deletes the load's object
 LOAD-7  The times of a topic never fall from one seq to the next.
     The rows of a load must be in the order of their times. The first one must not be before the topic's newest time. A
     row without a time gets the time at which the load was opened, or the topic's newest time if that is later.
-LOAD-8  A takeover cannot ask the log whether it runs, so it looks how old the newest commit is.
-    Below the topic's own `tail_interval_s` or `offload_after_s`, or a minute if it has none, the log counts as running.
-    Beyond that it may run all the same. Its records that are not in the remote then have seqs that the load gives, too.
+LOAD-8  A takeover cannot ask the log whether it runs, so it looks how old the log's newest commit is.
+    A log whose topic has a `tail_interval_s` commits that often while it appends. So it counts as ended once its newest
+    commit is older than twice that. Commits of maintenance do not count, because any machine makes them.
+    Without that attribute, a log commits when a segment is full, which may take days. Then it counts as running, and
+    only `force` takes over. The age is by the clock of the load, so one that is fast makes a running log look ended.
+    A log that ended, or runs all the same, may have records that are not in the remote. Their seqs go to the load, too.
 """
 
 from __future__ import annotations
@@ -65,13 +68,13 @@ from catalog import (
     encode_commit,
 )
 from catalog.checkpointer import CheckpointPolicy
-from catalog.errors import BranchCollected, BranchExists, Diverged, KeyTaken, NoSuchBranch, NoSuchTopic
+from catalog.errors import BranchCollected, BranchExists, Diverged, KeyTaken, NoSuchBranch, NoSuchObject, NoSuchTopic
 from catalog.format import keys
 from catalog.format.commit import LoadMark
 from catalog.format.control import full_name
 from catalog.format.encoding import load_nonce
 from catalog.objects.base import ObjectStore
-from catalog.sync import pull
+from catalog.sync import MAINTENANCE, pull
 from offload.errors import OffloadError
 from offload.format.block import largest_entry
 from offload.format.topic_config import config_of
@@ -109,7 +112,6 @@ SORT_BY_TIME = 'sort the rows, df.orderBy("timestamp"), or drop the column: each
 
 _log = logging.getLogger(__name__)
 _ROUNDS = 20
-_RUNS_WITHIN_S = 60
 
 
 class InvalidRow(Misuse, OffloadError):
@@ -125,7 +127,7 @@ class InvalidRow(Misuse, OffloadError):
 class WrittenByLog(Conflict, OffloadError):
     """A load named a branch that a log writes. Its commit would fence that log.
 
-    `age_s` is the age of the log's newest commit, if the load was to take over, but the log seems to run (LOAD-8).
+    `age_s` is the age of the log's newest commit, if the load was to take over, but the log may run (LOAD-8).
     """
 
     def __init__(self, name: str, writer_id: str, lsn: int, age_s: int | None = None) -> None:
@@ -133,12 +135,12 @@ class WrittenByLog(Conflict, OffloadError):
         newest = f"lsn {lsn}" if age_s is None else f"lsn {lsn}, {age_s} s ago"
         hint = (
             f"write to a branch of {topic} of its own, with the option branch; or stop that log, and give the "
-            "option takeOver=true: the log then follows the branch, and can take it over again"
+            "option takeOver: the log then follows the branch, and can take it over again"
         )
         if age_s is not None:
             hint = (
-                "the log seems to run, and may give the seqs of this job to other records: stop it and try again "
-                "later, or give takeOver=force"
+                "the log may still run, and the topic loses the records that it has not offloaded: ask `seglog status` "
+                "on its machine, run `seglog offload`, stop it, and give takeOver=force"
             )
         self._tell(
             f"{name} is written by the log of {writer_id} (newest commit: {newest}); nothing was written", hint=hint
@@ -305,26 +307,38 @@ def _check_writer(volumes: Volumes, snapshot: Snapshot, request: LoadRequest, no
     if is_free(snapshot):
         return
     name = full_name(request.topic, request.branch)
-    [newest] = volumes.commits(snapshot.vid, snapshot.lsn, snapshot.lsn)
-    age_s = max(now_ms - newest.commit.created_at_ms, 0) // 1000
+    newest = _newest_of_log(volumes, snapshot)
+    age_s = max(now_ms - newest.created_at_ms, 0) // 1000
     if not request.take_over:
-        raise WrittenByLog(name, newest.commit.writer_id, snapshot.lsn)
-    if request.unless_running and age_s < _runs_within_s(snapshot):
-        raise WrittenByLog(name, newest.commit.writer_id, snapshot.lsn, age_s)
+        raise WrittenByLog(name, newest.writer_id, newest.lsn)
+    if request.unless_running and _may_run(snapshot, age_s):
+        raise WrittenByLog(name, newest.writer_id, newest.lsn, age_s)
     if rows:
         first = snapshot.bounds.head_seq + 1
         _log.warning(
             "%s is taken over from the log of %s, which committed %d s ago. That log may have given the seqs %d to %d "
             "to other records, which then stay in its directory until `seglog reset`",
-            name, newest.commit.writer_id, age_s, first, first + rows - 1,
+            name, newest.writer_id, age_s, first, first + rows - 1,
         )  # fmt: skip
 
 
-def _runs_within_s(snapshot: Snapshot) -> int:
-    """Return how young the newest commit of a log that runs is taken to be (LOAD-8)."""
-    overrides = trigger_overrides(_config_of(snapshot).attributes)
-    own = (overrides.get(name) for name in ("tail_interval_s", "offload_after_s"))
-    return next((seconds for seconds in own if isinstance(seconds, int)), _RUNS_WITHIN_S)
+def _newest_of_log(volumes: Volumes, snapshot: Snapshot) -> Commit:
+    """Return the newest commit that is no maintenance, among those that GC has left."""
+    [newest] = volumes.commits(snapshot.vid, snapshot.lsn, snapshot.lsn)
+    commit = newest.commit
+    while commit.kind in MAINTENANCE and commit.lsn > 1:
+        try:
+            [before] = volumes.commits(snapshot.vid, commit.lsn - 1, commit.lsn - 1)
+        except NoSuchObject:  # collected, so the log's own is older still
+            break
+        commit = before.commit
+    return commit
+
+
+def _may_run(snapshot: Snapshot, age_s: int) -> bool:
+    """Return whether a log may run that committed `age_s` ago (LOAD-8)."""
+    interval_s = trigger_overrides(_config_of(snapshot).attributes).get("tail_interval_s")
+    return not isinstance(interval_s, int) or age_s < 2 * interval_s
 
 
 def _existing(branches: Branches, request: LoadRequest, now_ms: int) -> Vid | None:
