@@ -103,6 +103,7 @@ __all__ = [
     "most_value_bytes",
     "open_load",
     "publish_load",
+    "warn_of_done",
     "write_part",
 ]
 
@@ -194,6 +195,7 @@ class LoadRequest:
     `key` is the idempotency key, empty if there is none. `rows` has partition and number of rows of each partition that
     has any, ascending. None means that the rows were not counted. Then only partition 0 may have any. `take_over` lets
     the load write where a log writes, and with `unless_running` only if that log seems to have ended (LOAD-8).
+    With `must_exist`, a branch that does not exist is an error, also if it went while the rows were computed.
     `codec` is a name, None for the topic's own. `kms_key_id` is the key of all objects of the load, empty for the
     bucket's own choice.
     """
@@ -204,6 +206,7 @@ class LoadRequest:
     rows: tuple[tuple[int, int], ...] | None = None
     take_over: bool = False
     unless_running: bool = False
+    must_exist: bool = False
     codec: str | None = None
     kms_key_id: str = ""
 
@@ -255,7 +258,7 @@ def open_load(volumes: Volumes, request: LoadRequest, *, writer_id: str, now_ms:
     """Find or create the branch, and return the load on its newest state.
 
     A topic without a main branch is created. Another branch that does not exist is forked from the newest state of
-    main. Raises `WrittenByLog` (LOAD-4), `InvalidName`, `NoSuchTopic`, and what the store raises.
+    main. Raises `WrittenByLog` (LOAD-4), `InvalidName`, `NoSuchTopic`, `NoSuchBranch`, and what the store raises.
     """
     vid = _volume(Branches(volumes, writer_id), volumes, request, now_ms)
     snapshot = volumes.snapshot(vid)
@@ -278,27 +281,40 @@ def open_load(volumes: Volumes, request: LoadRequest, *, writer_id: str, now_ms:
     return load
 
 
-def check_load(volumes: Volumes, request: LoadRequest, *, now_ms: int) -> int:
-    """Return the most bytes of a value. Raises the errors of `open_load`, which may come now, and makes nothing.
+def check_load(volumes: Volumes, request: LoadRequest, *, now_ms: int) -> int | None:
+    """Return the most bytes of value and labels; None, with a warning, if the load is done (LOAD-3).
 
-    So a job is refused before its rows are computed. A branch of a topic that is missing raises `NoSuchTopic`.
+    Raises the errors of `open_load`, which may come now, and makes nothing. So a job is refused, or ends, before its
+    rows are computed. A branch of a topic that is missing raises `NoSuchTopic`.
     """
     branches = Branches(volumes)
     vid = _existing(branches, request, now_ms)
     if vid is None:
-        if request.branch != MAIN:
-            branches.resolve(request.topic)
+        if request.branch != MAIN or request.must_exist:
+            branches.resolve(request.topic, request.branch if request.must_exist else MAIN)
         codec = codec_named(request.codec or _SETTINGS.codec)
     else:
         snapshot = volumes.snapshot(vid)
-        if _loaded_seq(snapshot, request) is None:
-            _check_writer(volumes, snapshot, request, now_ms)
+        done_seq = _loaded_seq(snapshot, request)
+        if done_seq is not None:
+            warn_of_done(request, done_seq)
+            return None
+        _check_writer(volumes, snapshot, request, now_ms)
         codec = _codec(snapshot, request)
     return most_value_bytes(codec)
 
 
+def warn_of_done(request: LoadRequest, done_seq: int) -> None:
+    """Say that the load writes nothing, because another one brought its key."""
+    _log.warning(
+        "%s has the idempotency key %r, of a load up to seq %d: nothing is written. If its records were truncated "
+        "or deleted since, give the job another key",
+        full_name(request.topic, request.branch), request.key, done_seq,
+    )  # fmt: skip
+
+
 def most_value_bytes(codec: Codec) -> int:
-    """Return the most bytes of a value without labels: a record lies in one block."""
+    """Return the most bytes of value, node and tag together: a record lies in one block."""
     return largest_entry(_SETTINGS.block_size, codec) + LENGTH_BYTES - MIN_FRAME_BYTES
 
 
@@ -355,6 +371,8 @@ def _volume(branches: Branches, volumes: Volumes, request: LoadRequest, now_ms: 
     vid, topic, branch = _existing(branches, request, now_ms), request.topic, request.branch
     if vid is not None:
         return vid
+    if request.must_exist:
+        return branches.resolve(topic, branch)
     if branch == MAIN:
         return branches.create(topic, now_ms=now_ms)
     parent = branches.resolve(topic)

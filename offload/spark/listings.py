@@ -30,9 +30,11 @@ from offload.read.chunk_fetcher import in_order
 from offload.spark.columns import Column
 from offload.spark.options import ReadOptions, TopicPattern
 from offload.spark.pin import named_topics
+from seglog.base.later import pattern
 from seglog.base.values import dataclass
 
 _TOPICS_AT_A_TIME = 16
+_NO_TENANT = pattern("[A-Z]")  # what ids of volumes have, and no name of a tenant (TENANT-1)
 _Row = tuple[int | str | None, ...]
 Listed = tuple[tuple[Column, ...], list[_Row]]
 
@@ -77,13 +79,20 @@ def _tenants(store: ObjectStore) -> Iterator[str]:
 
 
 def _first_segments(store: ObjectStore) -> Iterator[str]:
-    """Yield the first segments of all keys: one request for each, if the store lists in order."""
+    """Yield the first segments of all keys that may be tenants: one request for each, if the store lists in order.
+
+    No tenant begins as a name does up to its first character that no tenant has. So one request passes over all ids of
+    volumes that begin alike.
+    """
     if not store.is_ordered:
         yield from sorted({key.partition("/")[0] for key in store.list("")})
         return
     behind = ""
     while key := next(iter(store.list("", limit=1, start_after=behind)), None):
         name = key.partition("/")[0]
+        if wrong := _NO_TENANT.search(name):
+            behind = name[: wrong.start()] + chr(ord(wrong[0]) + 1)
+            continue
         yield name
         behind = f"{name}0"  # the character after the slash
 

@@ -28,8 +28,8 @@ spaces, and its names ascend. A reader passes over names that it does not know.
     driver   {"id": 8, "call": "listing", "of": "tags", "options": …}; see offload.spark.listings
     planner  {"id": 8, "columns": [{"name": "tag", "type": "string"}, …], "parts": 1}
     planner  {"id": 8, "rows": [["audit", …], …]}; as many as the answer has parts
-    driver   {"id": 9, "call": "load", "columns": {"value": "string", …}, "options": …}; before the rows are computed
-    planner  {"id": 9, "most_value_bytes": 67108749}
+    driver   {"id": 9, "call": "load", "columns": [["value", "string"], …], "options": …}; before the rows are computed
+    planner  {"id": 9, "most_value_bytes": 67108749}; or "done": true, if a load with the key is there (LOAD-3)
     planner  {"id": 3, "error": {"type": "NoSuchTopic", "message": "…", "hint": "…" or null}}
 
 `options` are the user's, unparsed. PIN is an object of the planner's own, which the driver hands back unchanged.

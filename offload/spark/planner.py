@@ -143,13 +143,13 @@ class Planner:
         from offload.spark.write_options import parse_write_options
         from seglog.files.clock import SystemClock
 
-        columns = _field(call, "columns", dict)
-        by_topic = "topic" not in texts and "topic" in map(str.lower, columns)
+        columns = [(str(name), str(kind)) for name, kind in _field(call, "columns", list)]
+        by_topic = "topic" not in texts and "topic" in (name.lower() for name, _ in columns)
         url, request = parse_write_options({**texts, "topic": "each"} if by_topic else texts)
         check_columns(columns)
         volumes = self._opened(url, request.kms_key_id).volumes
         most = most_value_bytes(Codec.ZSTD) if by_topic else check_load(volumes, request, now_ms=SystemClock().now_ms())
-        yield {"most_value_bytes": most}
+        yield {"done": True} if most is None else {"most_value_bytes": most}
 
     def _stream(self, texts: Mapping[str, str], options: StreamOptions) -> Stream:
         """Return the stream of these options. Queries with the same options share it."""

@@ -14,7 +14,7 @@ of nulls alone the type `void`. Rows become records in the order of the DataFram
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -44,12 +44,13 @@ _MOST_VALUE_BYTES = most_value_bytes(Codec.ZSTD)
 _MICROSECONDS = pa.timestamp("us", tz="UTC")
 
 
-def check_columns(columns: Mapping[str, str]) -> None:
+def check_columns(columns: Sequence[tuple[str, str]]) -> None:
     """Check the names and Spark types of a DataFrame's columns. Raises `InvalidOption`."""
-    if "value" not in map(str.lower, columns):
+    names = [name.lower() for name, _ in columns]
+    if "value" not in names:
         hint = 'name one so: df.withColumnRenamed("…", "value"), or INSERT INTO … (value, tag)'
         raise InvalidOption("schema", "there is no column value", hint=hint)
-    for name, kind in columns.items():
+    for name, kind in columns:
         kinds = _COLUMNS.get(name.lower())
         if kinds is None:
             hint = f"leave it out; the columns are {', '.join(_COLUMNS)}"
@@ -57,7 +58,7 @@ def check_columns(columns: Mapping[str, str]) -> None:
         if kind not in kinds:
             wanted = [each for each in kinds if each != "void"]
             raise InvalidOption("schema", f"{name} is {kind}", hint=f"cast it to {' or '.join(wanted)}")
-    if len({name.lower() for name in columns}) < len(columns):
+    if len(set(names)) < len(names):
         raise InvalidOption("schema", "two columns have the same name", hint="drop one of them")
 
 
@@ -65,8 +66,8 @@ def check_columns(columns: Mapping[str, str]) -> None:
 class RowFrames:
     """Makes frames of Arrow batches, from the seq `next_seq` on. It is used once.
 
-    `newest_ms` is the time before which no row may be. `start_ms` is the time of rows without one. A value
-    has at most `most_value_bytes`.
+    `newest_ms` is the time before which no row may be. `start_ms` is the time of rows without one. Value,
+    tag and node of a row have at most `most_value_bytes` together.
     """
 
     topic: str
@@ -105,9 +106,13 @@ class RowFrames:
         values = columns["value"]
         if values.null_count:
             self._refuse("value", "is null", values.is_null())
-        too_long = pc.greater(pc.binary_length(values), self.most_value_bytes)
+        sizes = pc.cast(pc.binary_length(values), pa.int64())
+        for label in ("tag", "node"):
+            if label in columns:
+                sizes = pc.add(sizes, pc.fill_null(pc.binary_length(columns[label]), 0))
+        too_long = pc.greater(sizes, self.most_value_bytes)
         hint = "split it, or keep it elsewhere and write its place"
-        self._refuse("value", f"has more than {self.most_value_bytes} bytes", too_long, hint)
+        self._refuse("value", f"has more than {self.most_value_bytes} bytes, with tag and node", too_long, hint)
         if "topic" in columns:
             wrong = pc.fill_null(pc.not_equal(columns["topic"], self.topic), True)
             self._refuse("topic", f"is not {self.topic}", wrong)

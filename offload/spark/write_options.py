@@ -10,7 +10,8 @@
                               and the log has not committed for twice that; force asks for neither
     kmsKeyId        -         the KMS key of all objects of the job; without it, the bucket chooses the encryption
 
-The provider in the JVM adds `partitionRows`, the rows of each partition as JSON: [[0, 12], [2, 7]].
+The provider in the JVM adds `partitionRows`, the rows of each partition as JSON: [[0, 12], [2, 7]]. A table of a
+catalog adds `mustExist`, so that an INSERT makes no branch.
 """
 
 from __future__ import annotations
@@ -24,14 +25,15 @@ from offload.settings import CODEC_NAMES
 from offload.spark.option_texts import OptionTexts
 
 _WRITE_OPTIONS = ("path", "topic", "branch", "idempotencyKey", "codec", "takeOver", "kmsKeyId")
-_INTERNAL = "partitionRows"
+_ROWS = "partitionRows"
+_MUST_EXIST = "mustExist"
 _OF_SPARK = frozenset({"checkpointlocation", "queryname", "reader"})
 _LONGEST_KEY = 256
 
 
 def parse_write_options(given: Mapping[str, str]) -> tuple[str, LoadRequest]:
     """Return the remote and the request. Raises `UnsupportedOption` and `InvalidOption`."""
-    known = {name.lower(): name for name in (*_WRITE_OPTIONS, _INTERNAL)}
+    known = {name.lower(): name for name in (*_WRITE_OPTIONS, _ROWS, _MUST_EXIST)}
     texts: dict[str, str] = {}
     for name, value in given.items():
         if name.lower() in _OF_SPARK:
@@ -50,6 +52,7 @@ def parse_write_options(given: Mapping[str, str]) -> tuple[str, LoadRequest]:
         rows=_rows(found),
         take_over=take_over in {"true", "force"},
         unless_running=take_over == "true",
+        must_exist=found.choice(_MUST_EXIST, ("false", "true")) == "true",
         codec=found.choice("codec", tuple(CODEC_NAMES)),
         kms_key_id=found.get("kmsKeyId") or "",
     )
@@ -64,10 +67,10 @@ def _key(found: OptionTexts) -> str:
 
 
 def _rows(found: OptionTexts) -> tuple[tuple[int, int], ...] | None:
-    text = found.get(_INTERNAL)
+    text = found.get(_ROWS)
     if text is None:
         return None
     try:
         return tuple(sorted((int(partition), int(rows)) for partition, rows in json.loads(text)))
     except (TypeError, ValueError) as error:
-        raise InvalidOption(_INTERNAL, f"{text!r} is not [[partition, rows], …]") from error
+        raise InvalidOption(_ROWS, f"{text!r} is not [[partition, rows], …]") from error

@@ -90,17 +90,18 @@ class SeglogStreamWriter(_StreamWriter):  # type: ignore[misc]
 
 def opened(options: dict[str, str], schema: StructType, *, overwrite: bool) -> tuple[str, Load]:
     """Check options and columns, and open the load. Runs on the driver, before any task."""
-    from offload.load import open_load
+    from offload.load import open_load, warn_of_done
     from offload.spark.row_frames import check_columns
     from offload.spark.write_options import parse_write_options
 
     url, request = parse_write_options(options)
-    check_columns({field.name: field.dataType.simpleString() for field in schema.fields})
+    check_columns([(field.name, field.dataType.simpleString()) for field in schema.fields])
     if overwrite:
         raise InvalidOption("mode", "records are only appended", hint='use mode("append")')
     with closing(_Remote(url, request)) as remote:
         load = open_load(remote.volumes, request, writer_id=_writer_id(), now_ms=remote.now_ms())
-    _warn_if_done(load, load.done_seq)
+    if load.done_seq is not None:
+        warn_of_done(request, load.done_seq)
     return url, load
 
 
@@ -126,25 +127,15 @@ def written(url: str, load: Load, batches: Iterator[pa.RecordBatch]) -> LoadedPa
 
 def committed(url: str, load: Load, parts: Sequence[LoadedPart]) -> Loaded:
     """Publish the load. Runs on the driver, after all tasks."""
-    from offload.load import publish_load
+    from offload.load import publish_load, warn_of_done
 
     with closing(_Remote(url, load.request)) as remote:
         loaded = publish_load(remote.volumes, load, parts, writer_id=_writer_id(), now_ms=remote.now_ms())
     if loaded.lsn is not None:
         _log.info("%s: seqs %d to %d, lsn %d", load.name, loaded.first_seq, loaded.last_seq, loaded.lsn)
-    elif not load.is_done:
-        _warn_if_done(load, loaded.done_seq)
+    elif loaded.done_seq is not None and not load.is_done:
+        warn_of_done(load.request, loaded.done_seq)
     return loaded
-
-
-def _warn_if_done(load: Load, done_seq: int | None) -> None:
-    """Say that the load writes nothing, because another one brought its key."""
-    if done_seq is not None:
-        _log.warning(
-            "%s has the idempotency key %r, of a load up to seq %d: nothing is written. If its records were truncated "
-            "or deleted since, give the job another key",
-            load.name, load.request.key, done_seq,
-        )  # fmt: skip
 
 
 class _Remote:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from catalog import CheckpointPolicy, Codec, Vid, Volumes
-from catalog.errors import InvalidName, NoSuchTopic
+from catalog.errors import InvalidName, NoSuchBranch, NoSuchTopic
 from catalog.format import keys
 from catalog.gc.collector import Collector
 from catalog.gc.policy import GcPolicy
@@ -246,8 +246,10 @@ def test_a_takeover_spares_a_log_that_may_run_and_says_which_seqs_may_be_there_t
         assert values(store) == [*A, *B, *C]
 
 
-def test_a_check_makes_nothing_and_refuses_what_a_load_would(tmp_path: Path, store: MemoryStore) -> None:
-    def check(request: LoadRequest) -> int:
+def test_a_check_makes_nothing_and_refuses_what_a_load_would(
+    tmp_path: Path, store: MemoryStore, caplog: pytest.LogCaptureFixture
+) -> None:
+    def check(request: LoadRequest) -> int | None:
         before = set(store.list(""))
         try:
             return check_load(Volumes(store), request, now_ms=NOW_MS)
@@ -258,6 +260,8 @@ def test_a_check_makes_nothing_and_refuses_what_a_load_would(tmp_path: Path, sto
     assert check(LoadRequest("orders", codec="none")) == most_value_bytes(Codec.NONE)
     with pytest.raises(NoSuchTopic):
         check(LoadRequest("orders", branch="fix"))
+    with pytest.raises(NoSuchTopic):
+        check(LoadRequest("orders", must_exist=True))
     with pytest.raises(InvalidName):
         check(LoadRequest("or*"))
     with opened(tmp_path / "data", store) as (log, archive):
@@ -268,7 +272,12 @@ def test_a_check_makes_nothing_and_refuses_what_a_load_would(tmp_path: Path, sto
     load(store, [A], LoadRequest("keyed", key="day 1"))
     with opened(tmp_path / "other", store) as (_, archive):
         archive.replication.take_over("keyed")
-    assert check(LoadRequest("keyed", key="day 1"))  # the load is done, so it takes nothing from the log
+    assert check(LoadRequest("keyed", key="day 1")) is None  # the load is done, so it takes nothing from the log
+    assert "keyed has the idempotency key 'day 1', of a load up to seq 3: nothing is written" in caplog.text
+    with pytest.raises(NoSuchBranch):
+        check(LoadRequest("keyed", branch="fix", must_exist=True))
+    with pytest.raises(NoSuchBranch):
+        begin(store, [A], LoadRequest("keyed", branch="fix", must_exist=True))
     with pytest.raises(WrittenByLog):
         check(LoadRequest("keyed"))
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 
@@ -13,6 +15,7 @@ from pyspark.sql import SparkSession
 from catalog import Branches, Volumes
 from catalog.format.commit import ForkPoint
 from catalog.refs.state_names import Tags
+from catalog.tenants.names import RESERVED
 from offload.load import LoadRequest
 from offload.wiring import open_store
 from tests.offload.load.loads import load, records
@@ -20,6 +23,7 @@ from tests.offload.samples import Sample
 from tests.offload.spark.archives import NOW_MS, TopicArchive
 from tests.offload.spark.catalogs import READ_ONLY, refusal, rows, sql, with_catalog
 from tests.offload.spark.session import SPARK, needs_python_sources
+from tests.waiting import wait_until
 
 Records = list[tuple[bytes, str | None]]
 
@@ -40,6 +44,10 @@ INSERTS: list[tuple[str, Records]] = [
 #: Statements, and what each of them is refused with.
 REFUSED: list[tuple[str, str]] = [
     ("INSERT INTO acme.events VALUES ('x', 'y')", "InvalidOption: option schema: there is no column value. Hint: "),
+    (
+        "INSERT INTO acme.events SELECT 'x' AS value, 'a' AS tag, 'b' AS tag",
+        "InvalidOption: option schema: two columns have the same name. Hint: drop one of them",
+    ),
     ("INSERT INTO acme.events (value) VALUES (1)", "InvalidOption: option schema: value is int. Hint: cast it to "),
     ("INSERT INTO acme.events TABLE acme.orders", "InvalidOption: option schema: no record has a column lsn. Hint: "),
     ("INSERT INTO acme.orders (value) VALUES ('x')", "WrittenByLog: orders is written by the log of test "),
@@ -145,6 +153,8 @@ def test_what_a_table_does_not_take_is_refused_and_changes_nothing(spark: SparkS
         ("path", "InvalidOption: option path: no table of a catalog takes it"),
         ("branch", "InvalidOption: option branch: no table of a catalog takes it"),
         ("codec", "InvalidOption: option codec: "),
+        ("reader", "InvalidOption: option reader: no table of a catalog takes it. Hint: leave it out"),
+        ("partitionRows", "InvalidOption: option partitionrows: no table of a catalog takes it"),
     ):
         assert refusal(spark.sql("SELECT 'x' AS value").writeTo("acme.events").option(option, "x").append).startswith(
             start
@@ -186,6 +196,82 @@ def test_a_catalog_of_tenants_on_an_s3_server_reads_and_appends(spark_session: S
     assert spark.sql("SELECT count(*) FROM events").collect() == [(3,)]
     with pytest.raises(AnalysisException, match="SCHEMA_NOT_FOUND"):
         spark.sql("USE s3.nobody")
+
+
+@needs_python_sources
+@pytest.mark.long
+def test_what_happens_while_an_insert_computes_its_rows(spark: SparkSession, url: str, tmp_path: Path) -> None:
+    def slow(value: str) -> str:
+        (tmp_path / f"began-{value}").touch()
+        while not (tmp_path / "go").exists():
+            time.sleep(0.01)
+        return value
+
+    def cache() -> None:
+        frame.persist()
+
+    def delete() -> None:
+        branches = Branches(Volumes(open_store(url)))
+        branches.delete("events", "work", now_ms=round(time.time() * 1000))
+
+    load(open_store(url), [[b"b"]], LoadRequest("events", branch="work"))
+    spark.udf.register("slow", slow)
+    frame = spark.range(0, 2, 1, 1).selectExpr("slow(cast(id AS string)) AS value")
+    for table, meanwhile in (("acme.events", cache), ("acme.events.branch_work", delete)):
+        for file in tmp_path.glob("began-*"):
+            file.unlink()
+        (tmp_path / "go").unlink(missing_ok=True)
+        statement = f"INSERT INTO {table} SELECT slow(cast(id AS string)) AS value FROM range(0, 2, 1, 1)"
+        write = frame.writeTo(table).append if meanwhile is cache else partial(sql, spark, statement)
+        with ThreadPoolExecutor() as pool:
+            insert = pool.submit(write)
+            wait_until(lambda: any(tmp_path.glob("began-*")) or insert.done())
+            meanwhile()
+            (tmp_path / "go").touch()
+        if meanwhile is cache:
+            insert.result()
+            assert frame.storageLevel.useMemory  # the cache of another statement stays
+            assert shown(url) == [(b"first", None), (b"0", None), (b"1", None)]
+            frame.unpersist()
+        else:
+            with pytest.raises(AnalysisException, match=r"^NoSuchBranch: "):
+                insert.result()
+            assert "work" not in [branch.branch for branch in Branches(Volumes(open_store(url))).branches("events")]
+
+
+@needs_python_sources
+@pytest.mark.long
+def test_a_job_that_is_done_computes_no_rows(spark: SparkSession, url: str) -> None:
+    computed = spark.sparkContext.accumulator(0)
+
+    def counted(value: str) -> str:
+        computed.add(1)
+        return value
+
+    spark.udf.register("counted", counted)
+    for _ in range(2):
+        spark.sql(
+            "INSERT INTO acme.events WITH (idempotencyKey = 'one') "
+            "SELECT counted(cast(id AS string)) AS value FROM range(0, 10, 1, 2)"
+        )
+        assert (computed.value, len(shown(url))) == (10, 11)
+
+
+@needs_python_sources
+@pytest.mark.long
+def test_the_case_of_a_column_does_not_count_also_if_the_session_says_it_does(spark: SparkSession, url: str) -> None:
+    spark.conf.set("spark.sql.caseSensitive", "true")
+    frame = spark.sql("SELECT 'v' AS Value, 'events' AS Topic, 'eu' AS TAG")
+    frame.write.format("seglog").mode("append").save(url)
+    assert shown(url) == [(b"first", None), (b"v", "eu")]
+
+
+@pytest.mark.long
+def test_a_name_that_no_tenant_has_is_no_namespace(spark_session: SparkSession, url: str) -> None:
+    spark = with_catalog(spark_session.newSession(), "tenants_of", url=url, tenants="true")
+    for name in (*RESERVED, "Upper", "a-"):
+        with pytest.raises(AnalysisException, match="TABLE_OR_VIEW_NOT_FOUND"):
+            spark.sql(f"SELECT * FROM tenants_of.`{name}`.events")
 
 
 @needs_python_sources

@@ -111,6 +111,23 @@ def test_tenants_are_names_with_topics_below(kind: type[MemoryStore]):
     assert tenants(store) == [*names]
 
 
+def test_a_request_passes_over_the_ids_of_volumes_that_begin_alike():
+    class Counted(MemoryStore):
+        lists = 0
+
+        def list(self, prefix: str, *, limit: int | None = None, start_after: str = "") -> Iterator[str]:
+            self.lists += 1
+            return super().list(prefix, limit=limit, start_after=start_after)
+
+    store = Counted()
+    for number in range(200):
+        store.put_new(Key(f"5rMK{number:05}/control"), b"")
+    for name in ("5rm", "5rN", "5r", "acme"):
+        store.put_new(Key(f"{name}/refs/orders/main"), b"")
+    assert tenants(store) == ["5r", "5rm", "acme"]
+    assert store.lists < 12
+
+
 def test_credentials_of_a_tenant_list_no_others():
     class OwnPrefix(WrappedStore):
         def _call(self, method: str, key: str, act: Callable[[], Any]) -> Any:

@@ -55,12 +55,14 @@ def test_each_column_becomes_a_part_of_the_record() -> None:
 
 
 def test_the_case_of_a_name_does_not_count_and_a_column_of_nulls_is_absent() -> None:
-    check_columns({"Value": "binary", "TAG": "void", "timestamp": "void"})
+    check_columns([("Value", "binary"), ("TAG", "void"), ("timestamp", "void")])
     columns = [pa.array([b"one"], pa.binary()), pa.nulls(1), pa.nulls(1)]
     rows = pa.RecordBatch.from_arrays(columns, names=["Value", "TAG", "timestamp"])
     assert found(rows) == [Record(5, START_MS, b"one")]
     with pytest.raises(InvalidOption, match="two columns have the same name"):
-        check_columns({"value": "binary", "Value": "binary"})
+        check_columns([("value", "binary"), ("Value", "binary")])
+    with pytest.raises(InvalidOption, match="two columns have the same name"):
+        check_columns([("value", "binary"), ("tag", "string"), ("tag", "string")])
 
 
 def test_a_first_row_before_1970_is_refused_for_that() -> None:
@@ -126,7 +128,7 @@ def test_a_large_batch_has_dense_seqs() -> None:
 )
 def test_a_schema_that_no_record_can_hold_is_refused(columns: dict[str, str], message: str) -> None:
     with pytest.raises(InvalidOption, match=message):
-        check_columns(columns)
+        check_columns([*columns.items()])
 
 
 @pytest.mark.parametrize("kind", [pa.binary(), pa.string()])
@@ -136,6 +138,15 @@ def test_a_value_is_as_long_as_a_block_takes_and_no_longer(kind: pa.DataType) ->
         return list(RowFrames("orders", 5, START_MS, NEWEST_MS, most_value_bytes=4).frames([rows]))
 
     assert len(frames("four", "", "üü")) == 1
-    with pytest.raises(InvalidRow, match=r"record 6: value has more than 4 bytes; nothing was written") as caught:
+    too_long = r"record 6: value has more than 4 bytes, with tag and node; nothing was written"
+    with pytest.raises(InvalidRow, match=too_long) as caught:
         frames("four", "üüü")
     assert caught.value.hint == "split it, or keep it elsewhere and write its place"
+    labelled = pa.RecordBatch.from_pydict({"value": ["a", "abc"], "tag": [None, "t"], "node": ["nnn", None]})
+    for most, match in ((4, ""), (3, r"record 5: value has more than 3 bytes")):
+        maker = RowFrames("orders", 5, START_MS, NEWEST_MS, most_value_bytes=most)
+        if match:
+            with pytest.raises(InvalidRow, match=match):
+                list(maker.frames([labelled]))
+        else:
+            assert len(list(maker.frames([labelled]))) == 1

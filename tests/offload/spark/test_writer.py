@@ -170,7 +170,7 @@ def test_a_value_that_no_block_takes_is_refused_before_anything_is_uploaded(url:
         [sys.executable, "-c", _LONG_VALUES, url, str(most)], capture_output=True, text=True, timeout=300, check=False
     )
     assert done.stdout.splitlines()[-2:] == [
-        f"InvalidRow: partition 1 has a value of {most + 1} bytes, and a record takes {most}; nothing was written. "
+        f"InvalidRow: partition 1 has a record of {most + 1} bytes, and a block takes {most}; nothing was written. "
         "Hint: split such values, or keep them in the bucket and write their keys; "
         f'df.where("octet_length(value) > {most}") finds them',
         "False",

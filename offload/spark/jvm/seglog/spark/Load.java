@@ -1,11 +1,15 @@
 package seglog.spark;
 
+import com.fasterxml.jackson.databind.JsonNode;
+import com.fasterxml.jackson.databind.node.ArrayNode;
 import com.fasterxml.jackson.databind.node.ObjectNode;
 import java.util.Arrays;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Locale;
 import java.util.Map;
+import java.util.Optional;
+import java.util.OptionalLong;
 import java.util.TreeMap;
 import org.apache.spark.sql.Column;
 import org.apache.spark.sql.Dataset;
@@ -56,49 +60,71 @@ final class Load {
     }
 
     private static void append(Dataset<Row> data, Map<String, String> options) {
-        long most = check(data, options);
-        boolean isKept = !data.storageLevel().equals(StorageLevel.NONE());
-        Dataset<Row> rows = isKept ? data : data.persist(StorageLevel.MEMORY_AND_DISK());
+        OptionalLong most = check(data, options);
+        if (most.isEmpty()) {
+            return;
+        }
+        Dataset<Row> rows = Shim.get().ofRows(data).persist(StorageLevel.MEMORY_AND_DISK());
         try {
-            boolean hasTopics = Arrays.stream(data.columns()).anyMatch(TOPIC::equalsIgnoreCase);
-            boolean byTopic = hasTopics && !options.containsKey(TOPIC);
+            boolean byTopic = column(data, TOPIC).isPresent() && !options.containsKey(TOPIC);
             List<Row> counts = counted(rows, byTopic);
             TreeMap<String, TreeMap<Integer, Long>> topics = byTopics(counts, byTopic);
-            for (String topic : topics.keySet()) {
-                checkSizes(counts, topic, byTopic ? check(data, with(options, topic)) : most);
+            for (String topic : List.copyOf(topics.keySet())) {
+                OptionalLong room = byTopic ? check(data, with(options, topic)) : most;
+                if (room.isEmpty()) {
+                    topics.remove(topic);
+                } else {
+                    checkSizes(data, counts, topic, room.getAsLong());
+                }
             }
             for (Map.Entry<String, TreeMap<Integer, Long>> topic : topics.entrySet()) {
                 Map<String, String> all = byTopic ? with(options, topic.getKey()) : new HashMap<>(options);
                 all.put("reader", "python");
                 all.put(ROWS, text(topic.getValue()));
-                Dataset<Row> chosen = byTopic ? rows.filter(rows.col(TOPIC).equalTo(topic.getKey())) : rows;
+                Dataset<Row> chosen = byTopic
+                        ? rows.filter(rows.col(column(rows, TOPIC).orElseThrow()).equalTo(topic.getKey()))
+                        : rows;
                 chosen.write().format(SeglogProvider.NAME).options(all).mode(SaveMode.Append).save();
             }
         } finally {
-            if (!isKept) {
-                rows.unpersist();
-            }
+            rows.unpersist();
         }
     }
 
-    /** Ask the planner whether the load may begin. Return the most bytes of a value that it takes. */
-    private static long check(Dataset<Row> data, Map<String, String> options) {
+    /** Ask the planner whether the load may begin. Return the most bytes of a record that it takes; none if it is done. */
+    private static OptionalLong check(Dataset<Row> data, Map<String, String> options) {
         ObjectNode call = Question.call("load", options);
-        ObjectNode columns = call.putObject("columns");
+        ArrayNode columns = call.putArray("columns");
         for (StructField field : data.schema().fields()) {
-            columns.put(field.name(), field.dataType().simpleString());
+            columns.addArray().add(field.name()).add(field.dataType().simpleString());
         }
-        return Planner.call(call).get(0).path("most_value_bytes").asLong();
+        JsonNode answer = Planner.call(call).get(0);
+        boolean isDone = answer.path("done").asBoolean();
+        return isDone ? OptionalLong.empty() : OptionalLong.of(answer.path("most_value_bytes").asLong());
     }
 
-    /** Refuse a value that no block has room for. A task would find it after it has uploaded others. */
-    private static void checkSizes(List<Row> counts, String topic, long most) {
+    /** Return the name of a column as the data has it, whose case does not count, also if the session says it does. */
+    private static Optional<String> column(Dataset<Row> data, String name) {
+        return Arrays.stream(data.columns()).filter(name::equalsIgnoreCase).findFirst();
+    }
+
+    /** Return the bytes of value and labels in a row, in SQL. */
+    private static String size(Dataset<Row> data) {
+        StringBuilder size = new StringBuilder("octet_length(" + column(data, VALUE).orElseThrow() + ")");
+        for (String label : List.of("tag", "node")) {
+            column(data, label).ifPresent(name -> size.append(" + coalesce(octet_length(" + name + "), 0)"));
+        }
+        return size.toString();
+    }
+
+    /** Refuse a row that no block has room for. A task would find it after it has uploaded others. */
+    private static void checkSizes(Dataset<Row> data, List<Row> counts, String topic, long most) {
         for (Row count : counts) {
             if (count.getString(1).equals(topic) && !count.isNullAt(3) && count.getInt(3) > most) {
-                String reason = "partition " + count.getInt(0) + " has a value of " + count.getInt(3)
-                        + " bytes, and a record takes " + most + "; nothing was written";
+                String reason = "partition " + count.getInt(0) + " has a record of " + count.getInt(3)
+                        + " bytes, and a block takes " + most + "; nothing was written";
                 String hint = "split such values, or keep them in the bucket and write their keys; "
-                        + "df.where(\"octet_length(value) > " + most + "\") finds them";
+                        + "df.where(\"" + size(data) + " > " + most + "\") finds them";
                 throw SparkErrors.shown(new PlannerFailure("InvalidRow", reason, hint));
             }
         }
@@ -110,15 +136,11 @@ final class Load {
         return all;
     }
 
-    /** Return for each partition and topic: both, the number of rows, and the bytes of the longest value. */
+    /** Return for each partition and topic: both, the number of rows, and the bytes of the longest one. */
     private static List<Row> counted(Dataset<Row> rows, boolean byTopic) {
         Column partition = functions.spark_partition_id().as("partition");
-        Column topic = byTopic ? functions.coalesce(rows.col(TOPIC), functions.lit("")) : functions.lit("");
-        Column value = rows.col(Arrays.stream(rows.columns())
-                .filter(VALUE::equalsIgnoreCase)
-                .findFirst()
-                .orElse(VALUE));
-        return rows.select(partition, topic.as(TOPIC), functions.octet_length(value).as(VALUE))
+        Column topic = byTopic ? functions.coalesce(rows.col(column(rows, TOPIC).orElseThrow()), functions.lit("")) : functions.lit("");
+        return rows.select(partition, topic.as(TOPIC), functions.expr(size(rows)).as(VALUE))
                 .groupBy("partition", TOPIC)
                 .agg(functions.count(functions.lit(1)), functions.max(VALUE))
                 .collectAsList();

@@ -32,6 +32,6 @@ final class LoadSink implements Sink {
         Map<String, String> all = new HashMap<>(options);
         String query = data.sparkSession().sparkContext().getLocalProperty(QUERY_ID);
         all.put(KEY, query + ":" + batchId);
-        Load.run(Shim.get().ofBatch(data), all);
+        Load.run(data, all);
     }
 }

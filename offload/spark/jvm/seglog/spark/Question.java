@@ -28,6 +28,7 @@ record Question(Map<String, String> options, JsonNode pin, StructType offered) {
     static final String TAG = "tag:";
     private static final String BRANCH = "branch";
     private static final String KMS_KEY = "kmskeyid";
+    private static final String MUST_EXIST = "mustexist";
 
     private static final Set<String> VERSIONS = Set.of(VERSION, TIME);
 
@@ -95,10 +96,16 @@ record Question(Map<String, String> options, JsonNode pin, StructType offered) {
                 throw refused(option, "the table names the topic and its branch, and the catalog the remote");
             }
         }
+        for (String option : List.of("reader", Load.ROWS, MUST_EXIST)) {
+            if (all.containsKey(option)) {
+                throw refused(option, "leave it out");
+            }
+        }
         String[] name = options.get(TOPIC).split("@", 2);
         all.put(PATH, options.get(PATH));
         all.put(TOPIC, name[0]);
         all.put(BRANCH, name.length > 1 ? name[1] : options.getOrDefault(BRANCH, "main"));
+        all.put(MUST_EXIST, "true");
         if (options.containsKey(KMS_KEY)) {
             all.putIfAbsent(KMS_KEY, options.get(KMS_KEY));
         }

@@ -38,6 +38,10 @@ public final class SeglogCatalog implements TableCatalog, SupportsNamespaces {
     /** The names of tenants (TENANT-1), so that no name leads out of the url. */
     private static final Pattern TENANT = Pattern.compile("[a-z0-9]([a-z0-9_-]{0,61}[a-z0-9])?");
 
+    /** What begins seglog's own keys (TENANT-3). */
+    private static final Set<String> RESERVED =
+            Set.of("cold", "doctor", "gc", "oplog", "pins", "refs", "tags", "tenants", "tmp");
+
     private static final Set<String> LISTINGS = Set.of("history", "branches", "tags", "segments");
 
     /** Errors of the planner that say that there is no such table. */
@@ -132,7 +136,7 @@ public final class SeglogCatalog implements TableCatalog, SupportsNamespaces {
 
     /** Tell whether the names begin with that of a tenant, if this catalog has tenants. */
     private boolean isTenant(String[] names) {
-        return !hasTenants || TENANT.matcher(names[0]).matches();
+        return !hasTenants || TENANT.matcher(names[0]).matches() && !RESERVED.contains(names[0]);
     }
 
     /** Return a branch, a tagged state or a listing of a topic. */

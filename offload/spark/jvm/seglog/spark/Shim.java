@@ -17,8 +17,12 @@ interface Shim {
     /** Return the source in Python of this name, which the session gets if it lacks it. Spark 3 has no such sources. */
     TableProvider pythonSource(String name);
 
-    /** Return the rows of a micro-batch as a DataFrame of its own. Spark allows only one action on the micro-batch. */
-    Dataset<Row> ofBatch(Dataset<Row> data);
+    /**
+     * Return the rows as a DataFrame whose plan no other has. So what another one keeps or drops is none of its caches.
+     *
+     * <p>Spark allows only one action on a micro-batch, and any number on this.
+     */
+    Dataset<Row> ofRows(Dataset<Row> data);
 
     /** Return the bytes of each range of an object. */
     byte[][] readAll(FSDataInputStream stream, List<ByteRange> ranges) throws IOException;

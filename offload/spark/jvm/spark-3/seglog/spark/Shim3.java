@@ -20,7 +20,7 @@ final class Shim3 implements Shim {
     }
 
     @Override
-    public Dataset<Row> ofBatch(Dataset<Row> data) { // never called: each write is refused above
+    public Dataset<Row> ofRows(Dataset<Row> data) { // never called: each write is refused above
         throw new UnsupportedOperationException("Spark 3.5 writes no topics");
     }
 

@@ -46,7 +46,7 @@ final class Shim4 implements Shim {
     }
 
     @Override
-    public Dataset<Row> ofBatch(Dataset<Row> data) {
+    public Dataset<Row> ofRows(Dataset<Row> data) {
         org.apache.spark.sql.classic.Dataset<Row> classic = (org.apache.spark.sql.classic.Dataset<Row>) data;
         RDD<InternalRow> rows = classic.queryExecution().toRdd();
         return classic.sparkSession().internalCreateDataFrame(rows, data.schema(), false);
