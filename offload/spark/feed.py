@@ -2,12 +2,15 @@
 
 CHANGE-1  A row is a record that one commit changed. An append or undelete has the whole record. A delete, truncation or
     eviction has its seq alone. A commit has at most one row of a seq. So the newest row of each seq, by `_lsn`, makes a
-    copy of an earlier state equal to the later one.
+    copy of an earlier state equal to the later one. That holds for the rows of one read or micro-batch. Those of
+    several are applied one after the other, because LSNs begin anew after a promotion.
 CHANGE-2  A feed is of the commits of one volume, to which the name leads. It begins after a state that GC still keeps.
     If no start is given, it begins with the oldest such state, whose records are its first appends. For a branch, this
-    may be the state which it was forked with, at LSN 0.
-CHANGE-3  A start in another volume gives the difference of both states as one change, at the last LSN of the feed. The
-    name led there before a promotion. If GC took commits since the volumes parted, equal seqs count as other
+    may be the state which it was forked with, at LSN 0. A range by time begins with the first kept commit at or after
+    its start. It ends before the first one after its end. So ranges that follow each other have each commit once, also
+    if the clocks of writers differ.
+CHANGE-3  A start in another volume gives the difference of both states as one change, at the last LSN of the feed. That
+    is 0 if the volume has no commit yet. The name led there before a promotion. If GC took commits since the volumes parted, equal seqs count as other
     records.
 CHANGE-4  A removal is made of ranges. It reads no data object, and an index only if its segment lacked records when it
     was made.
@@ -36,7 +39,7 @@ from catalog.volume import Volumes
 from offload.errors import InvalidOption
 from offload.format.block import ChunkRef
 from offload.read.cold_reader import ColdReader
-from offload.read.deletes import shown_entries
+from offload.read.deletes import fetch_shown, shown_entries
 from offload.services.diff import State, shared_seq
 from offload.spark.option_texts import moment_ms
 from offload.spark.options import ReadOptions
@@ -63,37 +66,46 @@ class _Changed:
 
 
 def feed_range(options: ReadOptions, volumes: Volumes, vid: Vid, now_ms: int) -> tuple[ForkPoint, ForkPoint]:
-    """Return the state before the feed, and its last commit. Raises `InvalidOption` for an end that is not there."""
+    """Return the state before the feed, and its last commit. `check_feed` tells whether GC keeps that state.
+
+    Raises `InvalidOption` for an end that is not there, or that lies before the start.
+    """
     feed = options.feed
     assert feed is not None  # noqa: S101 - the caller has looked
     newest = volumes.newest_lsn(vid)
     last = newest if feed.last is None else feed.last
     if options.ending_time is not None:
-        last = _last_before(volumes, vid, moment_ms(options.ending_time, now_ms) + 1)
+        ending_ms = moment_ms(options.ending_time, now_ms)
+        if options.starting_time is not None and ending_ms < moment_ms(options.starting_time, now_ms):
+            raise InvalidOption("endingTimestamp", "it lies before startingTimestamp", hint="give a later one")
+        last = _before_time(volumes, vid, ending_ms + 1, newest)
     if last > newest:
         raise InvalidOption("endingVersion", f"there is no commit {last}", hint=f"the newest has lsn {newest}")
     if feed.first is not None:
         since = ForkPoint(vid if feed.volume is None else feed.volume, feed.first - 1)
     elif options.starting_time is not None:
-        since = ForkPoint(vid, _last_before(volumes, vid, moment_ms(options.starting_time, now_ms)))
+        since = ForkPoint(vid, _before_time(volumes, vid, moment_ms(options.starting_time, now_ms), newest))
     else:
         since = ForkPoint(vid, _oldest(volumes, vid), _NOTHING)
     return since, ForkPoint(vid, last)
 
 
 def feed_of(
-    topic: str, since: ForkPoint, point: ForkPoint, volumes: Volumes, reader: ColdReader
-) -> Iterator[Selection]:
-    """Yield the changes after the state `since`, up to the commit of `point`, ascending by LSN.
+    options: ReadOptions, topic: str, since: ForkPoint, point: ForkPoint, volumes: Volumes, reader: ColdReader
+) -> list[Selection]:
+    """Return the changes after the state `since`, up to the commit of `point`, ascending by LSN.
 
-    Raises `OutOfWindow` if GC does not keep the state, and `InvalidOption` if it lies behind the end.
+    Raises as `check_feed`.
     """
-    _check(topic, since, point, volumes)
+    check_feed(options, topic, since, point, volumes)
     try:
-        changed = list(_changed(since, point, volumes, reader))
+        return list(_selections(topic, list(_changed(since, point, volumes, reader)), reader))
     except (HistoryCollected, InvalidObject, NoSuchObject):
-        _check(topic, since, point, volumes)
+        check_feed(options, topic, since, point, volumes)  # GC may have passed the state meanwhile
         raise
+
+
+def _selections(topic: str, changed: Sequence[_Changed], reader: ColdReader) -> Iterator[Selection]:
     indexed = reader.indexed(each.view for each in changed if not each.change.kind.is_removal)
     for each in changed:
         if each.change.kind.is_removal:
@@ -102,19 +114,41 @@ def feed_of(
             yield replace(selection, change=each.change)
 
 
-def _check(topic: str, since: ForkPoint, point: ForkPoint, volumes: Volumes) -> None:
-    if since.lsn < _oldest(volumes, since.vid):
-        oldest = _oldest(volumes, point.vid)
-        hint = f"make the copy anew: without startingVersion, a feed begins with all records at lsn {oldest}"
+def check_feed(options: ReadOptions, topic: str, since: ForkPoint, point: ForkPoint, volumes: Volumes) -> None:
+    """Raise `OutOfWindow` if GC does not keep the state `since`, and `InvalidOption` if none is there, or a later one.
+
+    `options` tell which of them the error is about.
+    """
+    oldest = _oldest(volumes, point.vid)
+    is_whole = since.seq == _NOTHING
+    if since.lsn < _oldest(volumes, since.vid) or (is_whole and since.lsn > point.lsn):
+        since_time = f"the commits of {topic} since {options.starting_time}"
+        state = f"the state of {topic} at lsn {point.lsn if is_whole else since.lsn}"
         window = f"changes with startingVersion={oldest + 1} or later"
-        raise OutOfWindow(f"the state of {topic} at lsn {since.lsn}", window, hint=hint)
+        hint = f"begin anew with an empty copy, and a stream with a new checkpoint: all records at lsn {oldest} come first"
+        raise OutOfWindow(state if options.starting_time is None else since_time, window, hint=hint)
     if since.vid != point.vid:
-        of = volumes.control(since.vid).topic
-        if of != topic:
-            raise InvalidOption("startingVersion", f"{since.vid} is a volume of {of}, not of {topic}")
+        _check_volume(topic, since, volumes)
     elif since.lsn > point.lsn:
+        if options.starting_time is not None:
+            reason = f"the commits up to the end of the feed, lsn {point.lsn}, are older"
+            raise InvalidOption("startingTimestamp", reason, hint=f"`seglog log {topic}` shows their times")
         hint = f"{point.lsn + 1} waits for the next commit; `seglog log {topic}` shows those that are there"
         reason = f"{since.lsn + 1} is behind the end of the feed, lsn {point.lsn}"
+        raise InvalidOption("startingVersion", reason, hint=hint)
+
+
+def _check_volume(topic: str, since: ForkPoint, volumes: Volumes) -> None:
+    hint = f"`seglog log {topic} --json` names the volume of each commit"
+    try:
+        of = volumes.control(since.vid).topic
+    except NoSuchObject:
+        raise InvalidOption("startingVersion", f"there is no volume {since.vid}", hint=hint) from None
+    if of != topic:
+        raise InvalidOption("startingVersion", f"{since.vid} is a volume of {of}, not of {topic}", hint=hint)
+    newest = volumes.newest_lsn(since.vid)
+    if since.lsn > newest:
+        reason = f"{since.lsn + 1} is behind the end of {since.vid}, lsn {newest}"
         raise InvalidOption("startingVersion", reason, hint=hint)
 
 
@@ -124,12 +158,15 @@ def _oldest(volumes: Volumes, vid: Vid) -> int:
     return boundary if boundary > 1 else 0
 
 
-def _last_before(volumes: Volumes, vid: Vid, ms: int) -> int:
-    """Return the LSN of the newest commit of the volume that was made before a time; 0 if none is kept."""
+def _before_time(volumes: Volumes, vid: Vid, ms: int, newest: int) -> int:
+    """Return the LSN before the first kept commit of the volume that was made at a time or later (CHANGE-2).
+
+    If there is none, return that of the newest commit. Times of commits come from several clocks, and need not ascend.
+    """
 
     def found(history: History) -> int:
         own = takewhile(lambda past: past.commit.vid == vid, history)
-        return next((past.commit.lsn for past in own if past.commit.created_at_ms < ms), 0)
+        return min([newest + 1, *(past.commit.lsn for past in own if past.commit.created_at_ms >= ms)]) - 1
 
     return retry_if_collected(lambda: volumes.history(vid), found)
 
@@ -221,6 +258,7 @@ def _less(
     views: Sequence[SegmentView], others: Sequence[SegmentView], reader: ColdReader, shared: int | None = None
 ) -> Iterator[tuple[SegmentView, BitMap]]:
     """Yield the views with the entries whose seqs none of `others` shows, or only above `shared`. Both ascend."""
+    fetch_shown((*views, *others), reader)
     for view in views:
         base, entries = view.ref.first_seq, shown_entries(view, reader)
         at = bisect_left(others, view.first, key=lambda other: other.last)

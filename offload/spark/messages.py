@@ -12,7 +12,8 @@ spaces, and its names ascend. A reader passes over names that it does not know.
     driver   {"id": 2, "call": "plan", "options": …, "pin": PIN, "columns": [NAME, …], "filters": [FILTER, …],
              "limit": 10 or null, "parallelism": 8 or null}
     planner  {"id": 2, "plan": {"bytes": 99, "exact": true, "rows": 9, "segments": 1, "tasks": 2}}
-    planner  {"id": 2, "task": TASK}; as many as the plan says, ascending by topic and seq
+    planner  {"id": 2, "task": TASK}; as many as the plan says, ascending by topic and seq;
+             in a feed, by LSN
     driver   {"id": 3, "call": "aggregate", "options": …, "pin": PIN, "filters": […],
              "aggregates": [{"op": "count"}, {"op": "min", "column": "seq"}, {"op": "max", "column": "seq"}]}
     planner  {"id": 3, "values": [9, 1, 9]}; or null in place of the list

@@ -71,6 +71,14 @@ class BatchRange:
     last: int
 
 
+def check_kind(offset: Offset, *, of_changes: bool) -> None:
+    """Raise `InvalidOffset` if the offset is of a stream of records, or of changes, and should be of the other kind."""
+    kinds = "records", "changes"
+    if any((position.next_seq == 0) is not of_changes for position in offset.values()):
+        reason = f"it is of a stream of {kinds[not of_changes]}, and this one is of {kinds[of_changes]}"
+        raise InvalidOffset(offset_text(offset), reason)
+
+
 def name_of(topic: str, branch: str) -> str:
     return f"{topic}@{branch}"
 

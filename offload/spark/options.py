@@ -41,7 +41,8 @@ With `readChangeFeed=true`, the rows are the changes of one topic or branch, wit
 offload.spark.columns and offload.spark.feed). LSNs are those of the commits that the branch has itself. Without
 `startingVersion`, the feed begins with all records of the oldest state that is kept, as appends. A start that garbage
 collection has passed raises `OutOfWindow`, whatever `failOnDataLoss` says. `startingTimestamp` and `endingTimestamp`
-then are times of commits, as in Delta. A feed takes no lease. Options that name versions, seqs or a tag are refused.
+then are times of commits, as in Delta: the feed begins with the first kept commit of that time or later, and ends
+before the first one after its end. A feed takes no lease. Options of leases, versions, seqs or a tag are refused.
 
 Names of Kafka's source and of Delta:
 
@@ -93,8 +94,14 @@ EARLIEST = 0
 _OF_FEEDS = ("startingVersion", "endingVersion")
 _NOT_OF_FEEDS = (
     "versionAsOf", "timestampAsOf", "startingSeq", "startingOffsets", "endingSeq", "endingOffsets", "tag",
-    "maxRecordsPerTrigger", "maxOffsetsPerTrigger", "maxBytesPerTrigger",
+    "maxRecordsPerTrigger", "maxOffsetsPerTrigger", "maxBytesPerTrigger", "pinSeconds", "kmsKeyId",
 )  # fmt: skip
+_HINTS_OF_FEEDS = {
+    "versionAsOf": "endingVersion ends the feed",
+    "timestampAsOf": "endingTimestamp ends the feed",
+    "pinSeconds": "a feed takes no lease: leave it out",
+    "kmsKeyId": "a feed writes no lease: leave it out",
+}
 _MAIN = "main"
 _SECONDS = re.compile(r"[0-9]{1,7}", re.ASCII)
 _READERS = ("jvm", "python")
@@ -277,8 +284,10 @@ def _feed(found: OptionTexts, topics: tuple[TopicPattern, ...]) -> FeedRange | N
     for name in _NOT_OF_FEEDS if is_feed else _OF_FEEDS:
         if found.has(name):
             if is_feed:
-                raise InvalidOption(name, "a feed of changes has whole commits", hint="filter its rows by a query")
-            raise InvalidOption(name, "it is the range of a feed of changes", hint="say readChangeFeed=true, too")
+                hint = _HINTS_OF_FEEDS.get(name, "filter its rows by a query")
+                raise InvalidOption(name, "a feed of changes does not take it", hint=hint)
+            hint = "say readChangeFeed=true, too. In SQL, the table TOPIC.changes takes it"
+            raise InvalidOption(name, "it is the range of a feed of changes", hint=hint)
     if not is_feed:
         return None
     if len(topics) > 1 or topics[0].is_glob:

@@ -17,13 +17,12 @@ from pyroaring import BitMap
 from catalog.format import keys
 from offload.spark.options import Verify
 from offload.spark.selection import SelectedChunk, Selection
-from offload.spark.task import Filter, Needs, Piece, Task
+from offload.spark.task import ROW_BYTES, Filter, Needs, Piece, Task
 from seglog.base.values import dataclass
 
 _MIB = 1024 * 1024
 _SEGMENT_BYTES = _MIB
 _SMALLEST_TASK_BYTES = 32 * _MIB  # below that, a task's fixed cost weighs more than what it gains
-_ROW_BYTES = 16  # of a row that is made without a read
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +62,7 @@ def _costed(selections: Iterable[Selection], needs: Needs, segment_bytes: int) -
         share = segment_bytes // len(selection.chunks)
         for chunk in selection.chunks:
             is_read = selection.is_read(needs) or chunk.filters
-            cost = chunk.chunk.ref.raw_length if is_read else chunk.rows * _ROW_BYTES
+            cost = chunk.chunk.ref.raw_length if is_read else chunk.rows * ROW_BYTES
             yield _Costed(selection, chunk, cost + share)
 
 

@@ -120,7 +120,7 @@ class Remote:
 
         None for a feed as well, whose rows Spark counts.
         """
-        if _needs(options, frozenset()) is Needs.DATA or options.feed is not None:
+        if _are_counted_by_spark(options):
             return None
         return aggregate(self._views(options, pin, filters), self.reader, figures)
 
@@ -128,7 +128,7 @@ class Remote:
         self, options: ReadOptions, pin: Pin, filters: Sequence[Filter], by: Sequence[str], figures: Sequence[Aggregate]
     ) -> list[Row] | None:
         """Return the aggregates of each group of rows. None as in `aggregate`. Raises as `plan`."""
-        if _needs(options, frozenset()) is Needs.DATA or options.feed is not None:
+        if _are_counted_by_spark(options):
             return None
         return groups(self._views(options, pin, filters), self.reader, by, figures)
 
@@ -138,8 +138,8 @@ class Remote:
             raise InvalidMessage("a feed of changes takes no filters", hint="use the jar of this seglog")
         [topic] = pin.topics
         assert topic.since is not None  # noqa: S101 - the pin of a feed has it
-        changes = feed_of(topic.topic, topic.since, topic.point, self.volumes, self.reader)
-        return _packed(options, query, needs, list(changes))
+        changes = feed_of(options, topic.topic, topic.since, topic.point, self.volumes, self.reader)
+        return _packed(options, query, needs, changes)
 
     def _selections(self, options: ReadOptions, pin: Pin, filters: Sequence[Filter]) -> Iterator[Selection]:
         """Yield what the query reads of each segment, ascending by topic and seq."""
@@ -192,6 +192,10 @@ def _packed(options: ReadOptions, query: Query, needs: Needs, chosen: list[Selec
 def _needs(options: ReadOptions, columns: frozenset[str]) -> Needs:
     needs_data = options.verify is Verify.RECORD or not columns <= WITHOUT_DATA
     return Needs.DATA if needs_data else Needs.NOTHING
+
+
+def _are_counted_by_spark(options: ReadOptions) -> bool:
+    return options.feed is not None or _needs(options, frozenset()) is Needs.DATA
 
 
 def _range_filters(options: ReadOptions, now_ms: int) -> list[Filter]:

@@ -47,7 +47,7 @@ _Rows = NDArray[np.int64]
 
 
 def scan(task: Task, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-    """Yield the rows of `task`, ascending by topic and seq, at least one batch for each chunk with rows.
+    """Yield the rows of `task` in the order of its pieces, at least one batch for each chunk with rows.
 
     Raises `InvalidChunk`, `InvalidIndex`, and the errors of the store. Never skips a record because of an error.
     """

@@ -19,7 +19,7 @@ from pyroaring import BitMap
 from catalog.format import keys
 from catalog.format.commit import Codec, SegmentView
 from offload.format.metadata import SegmentIndex, decode_bitmap
-from offload.spark.task import Change, Filter, Needs, NumberedChunk, Op
+from offload.spark.task import Change, Filter, Needs, NumberedChunk, Op, is_removal
 from seglog.base.values import dataclass
 
 _INT64_MAX = 2**63 - 1
@@ -178,7 +178,7 @@ class Selection:
 
     def is_read(self, needs: Needs) -> bool:
         """Tell whether a query with these needs reads the data object."""
-        return needs is Needs.DATA and not (self.change is not None and self.change.kind.is_removal)
+        return needs is Needs.DATA and not is_removal(self.change)
 
     @property
     def rows(self) -> int:

@@ -41,7 +41,7 @@ from catalog.snapshot import Snapshot
 from offload.format.block import ChunkRef
 from offload.services.expired import expired_before
 from offload.spark.loss import EVICTED, Loss, check_loss, continued, raise_losses
-from offload.spark.offsets import BatchRange, Offset, Position, name_of, ranges
+from offload.spark.offsets import BatchRange, Offset, Position, check_kind, name_of, ranges
 from offload.spark.option_texts import moment_ms
 from offload.spark.options import EARLIEST, Positions
 from offload.spark.pin import Pin, PinnedTopic
@@ -86,9 +86,10 @@ class Stream:
         """Return the offset that the next micro-batch ends with. It equals `start` if there is nothing to read.
 
         `start` is empty for a new stream. The stream goes no further than `target`, and not beyond the limits of the
-        options if `limited`. Raises `DataLoss`, `SeqOutOfRange` for a new stream that begins beyond the head, and what
-        pinning a version raises.
+        options if `limited`. Raises `DataLoss`, `InvalidOffset` for an offset of changes, `SeqOutOfRange` for a new
+        stream that begins beyond the head, and what pinning a version raises.
         """
+        check_kind(start, of_changes=False)
         heads = target or self._newest(remote)
         if self._settled == (start, heads):
             return start
@@ -107,6 +108,7 @@ class Stream:
 
     def plan(self, remote: Remote, start: Offset, end: Offset, query: Query) -> Plan:
         """Return the tasks of the micro-batch between two offsets. Raises as `Remote.plan`, and `InvalidOffset`."""
+        check_kind(end, of_changes=False)
         spans = ranges(start, end)
         try:
             return self._planned(remote, spans, query)

@@ -15,6 +15,7 @@ those of a read. A read's options that name a version or an end are refused.
 
 With `readChangeFeed=true`, the stream gives what each commit changed. A new one begins with the commit
 `startingVersion`, or with the first at `startingTimestamp`. A micro-batch has whole commits, so the limits are refused.
+If no commit is so late, the stream begins behind the newest one. A `startingTimestamp` in the future is refused then.
 
 A checkpoint overrules `startingSeq`, `startingTimestamp` and `startingVersion`. A topic that a glob finds later begins
 with its first record. If the stream has no `startingSeq`, that is seq 1. Otherwise it is the first one that was not

@@ -31,6 +31,9 @@ class Needs(enum.StrEnum):
     DATA = "data"
 
 
+ROW_BYTES = 16  # of a row that is made without a read
+
+
 @dataclass(frozen=True, slots=True)
 class Filter:
     """A condition on one column. `IS_NULL` and `NOT_NULL` have no values, `IN` any number, the others one."""
@@ -58,6 +61,10 @@ class Change:
 
     kind: ChangeKind
     lsn: int
+
+
+def is_removal(change: Change | None) -> bool:
+    return change is not None and change.kind.is_removal
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +105,7 @@ class Piece:
 
     @property
     def is_removal(self) -> bool:
-        return self.change is not None and self.change.kind.is_removal
+        return is_removal(self.change)
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,5 +128,8 @@ class Task:
 
     @property
     def raw_bytes(self) -> int:
-        """The decompressed bytes of the chunks."""
-        return sum(chunk.ref.raw_length for piece in self.pieces for chunk in piece.chunks)
+        """The decompressed bytes of the chunks. A removal counts by its rows, because it has no bytes."""
+        return sum(
+            piece.rows * ROW_BYTES if piece.is_removal else sum(chunk.ref.raw_length for chunk in piece.chunks)
+            for piece in self.pieces
+        )

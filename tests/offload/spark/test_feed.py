@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
@@ -12,20 +12,22 @@ from typing import Any
 import pytest
 
 from catalog.errors import OutOfWindow
-from catalog.format.commit import ForkPoint
+from catalog.format.commit import ForkPoint, SegmentView
+from catalog.format.ids import Vid
 from catalog.refs.branch import Branches
 from offload.archive import Archive
 from offload.errors import InvalidOption
 from offload.spark.offsets import InvalidOffset
 from offload.spark.options import parse_options
 from offload.spark.pin import Pin, PinnedTopic
-from offload.spark.plan import Remote
+from offload.spark.plan import Query, Remote
 from offload.spark.task import Needs
 from offload.wiring import open_store
 from seglog import Log
 from seglog.errors import SeglogError
 from tests.offload.replicas import opened, ship
 from tests.offload.samples import Sample
+from tests.offload.spark import archives
 from tests.offload.spark.archives import NOW_MS, TopicArchive
 from tests.offload.spark.follower import Follower, remote, samples, url
 from tests.offload.spark.queries import planned, read, rows_of
@@ -249,6 +251,76 @@ def test_times_choose_commits(url: str):
     assert feed(url, endingTimestamp=at - 1) == []
 
 
+def test_ranges_by_time_have_each_commit_once_if_a_clock_went_back(url: str, monkeypatch: pytest.MonkeyPatch):
+    archive = TopicArchive(url)
+    times = 100, 200, 150, 120, 300
+    for time in times:
+        monkeypatch.setattr(archives, "NOW_MS", time)
+        archive.add(samples(1))
+    for start in range(90, 310, 10):
+        found = [row["_lsn"] for row in feed(url, startingTimestamp=start)]
+        assert found == list(range(len(times) - len(found) + 1, len(times) + 1)), start
+        assert {lsn for lsn, time in enumerate(times, 1) if time >= start} <= {*found}, start
+        before = [row["_lsn"] for row in feed(url, endingTimestamp=start - 1)]
+        assert before + found == [1, 2, 3, 4, 5], start
+    with pytest.raises(InvalidOption, match="endingTimestamp: it lies before startingTimestamp"):
+        feed(url, startingTimestamp=200, endingTimestamp=199)
+    with pytest.raises(InvalidOption, match="startingTimestamp: the commits up to the end of the feed, lsn 2, are older"):
+        feed(url, startingTimestamp=300, endingVersion=2)
+
+
+def test_a_removal_counts_by_its_rows(url: str):
+    """Otherwise Spark would take it for empty, and broadcast it."""
+    archive = TopicArchive(url)
+    archive.add([Sample(b"")] * 3_000)
+    archive.truncate(1)
+    options = parse_options({"path": url, "topic": "orders", "readChangeFeed": "true", "startingVersion": "2"})
+    assert planned(options).raw_bytes >= 8 * 3_000
+
+
+def test_a_removal_fetches_several_indexes_at_a_time(remote: Remote, url: str, monkeypatch: pytest.MonkeyPatch):
+    archive = TopicArchive(url)
+    for _ in range(4):
+        archive.add([Sample(b"a"), Sample(b"b", deleted=True), Sample(b"c")])
+    archive.truncate(1)
+    fetched: list[int] = []
+
+    def indexed(views: Iterable[SegmentView]) -> Iterator[SegmentView]:
+        found = list(views)
+        fetched.append(len(found))
+        return iter(found)
+
+    monkeypatch.setattr(remote.reader, "indexed", indexed)
+    options = parse_options({"path": url, "topic": "orders", "readChangeFeed": "true", "startingVersion": "5"})
+    assert remote.plan(options, remote.pin(options), Query(frozenset({"seq"}))).rows == 8
+    assert 4 in fetched
+
+
+def test_gc_in_the_middle_of_a_plan_is_no_damage(tmp_path: Path, url: str, monkeypatch: pytest.MonkeyPatch):
+    with (
+        closing(open_store(url)) as store,
+        opened(tmp_path / "log", store) as (log, archive),
+        closing(Remote.open(url)) as remote,
+    ):
+        for _ in range(3):
+            ship(archive, log, "orders", b"one")
+        options = parse_options({"path": url, "topic": "orders", "readChangeFeed": "true", "startingVersion": "1"})
+        pin, indexed = remote.pin(options), remote.reader.indexed
+
+        def collected(views: Iterable[SegmentView]) -> Iterator[SegmentView]:
+            monkeypatch.setattr(remote.reader, "indexed", indexed)
+            archive.delete("orders", seqs=[2])
+            archive.upkeep.erase("orders")
+            _collect(archive)
+            for file in Path(url.removeprefix("file://")).rglob("segments/*"):
+                file.unlink()
+            return indexed(views)
+
+        monkeypatch.setattr(remote.reader, "indexed", collected)
+        with pytest.raises(OutOfWindow, match="startingVersion="):
+            remote.plan(options, pin, Query(frozenset({"seq"})))
+
+
 def test_a_removal_is_made_of_ranges_without_a_read(url: str):
     """Three thousand rows from two pieces, although the objects are gone."""
     archive = TopicArchive(url)
@@ -292,6 +364,10 @@ def test_a_start_in_the_former_volume_follows_a_promotion(url: str):
     events = TopicArchive(url, topic="events")
     with pytest.raises(InvalidOption, match="is a volume of events, not of orders"):
         feed(url, startingVersion=f"1@{events.vid}")
+    for start, reason in ((f"5@{main.vid}", "5 is behind the end of"), (f"1@{Vid.new(NOW_MS)}", "there is no volume")):
+        with pytest.raises(InvalidOption, match=reason) as refused:
+            feed(url, branch="fixed", startingVersion=start)
+        assert "seglog log orders --json" in str(refused.value.hint)
 
 
 def test_an_undo_gives_the_records_again(tmp_path: Path, url: str):
@@ -329,6 +405,14 @@ def test_a_start_that_gc_has_passed_is_refused_and_the_feed_begins_with_what_is_
         assert changes(feed(url, startingVersion=oldest + 1)) == [(newest, "append", 5)]
         with pytest.raises(OutOfWindow):
             feed(url, startingVersion=oldest)
+        for options in ({"endingVersion": 2}, {"endingTimestamp": "2 hours ago"}, {"startingTimestamp": "2 hours ago"}):
+            with pytest.raises(OutOfWindow, match="state of orders at lsn|commits of orders since 2 hours ago"):
+                feed(url, **options)
+        with closing(Remote.open(url)) as remote:
+            follower = Follower(remote, readChangeFeed="true", startingVersion=2)
+            with pytest.raises(OutOfWindow):
+                follower.advance()
+            assert follower.offsets == ["{}"]
 
 
 def test_a_promotion_replaces_records_also_if_gc_has_passed_the_fork(tmp_path: Path, url: str):
@@ -378,6 +462,8 @@ def test_a_truncation_that_gc_has_taken_hides_no_other_record(tmp_path: Path, ur
         ({"startingSeq": 1}, "startingSeq"),
         ({"endingOffsets": "latest"}, "endingOffsets"),
         ({"tag": "x"}, "tag"),
+        ({"pinSeconds": 5}, "pinSeconds"),
+        ({"kmsKeyId": "key"}, "kmsKeyId"),
         ({"topic": "ord*"}, "topic"),
         ({"topic": "orders,events"}, "topic"),
         ({"readChangeFeed": "yes"}, "readChangeFeed"),
@@ -433,5 +519,55 @@ def test_a_checkpoint_of_records_is_none_of_changes(remote: Remote, url: str):
     records.offsets, both.offsets = both.offsets, records.offsets
     with pytest.raises(InvalidOffset, match="stream of records"):
         both.advance()
-    with pytest.raises(InvalidOffset, match="no first_seq"):
+    with pytest.raises(InvalidOffset, match="stream of changes"):
+        records.advance()
+    with pytest.raises(InvalidOffset, match="stream of changes"):
         records.rows()
+
+
+def test_a_start_that_is_wrong_leaves_no_offset(remote: Remote, url: str):
+    """The checkpoint stays empty, so the corrected option counts."""
+    archive = TopicArchive(url)
+    archive.add(samples(1))
+    follower = Follower(remote, readChangeFeed="true", startingVersion=50)
+    with pytest.raises(InvalidOption, match="50 is behind the end of the feed, lsn 1"):
+        follower.advance()
+    follower.texts["startingVersion"] = f"50@{archive.vid}"
+    follower.restart()
+    with pytest.raises(InvalidOption):
+        follower.advance()
+    follower.texts["startingVersion"] = "1"
+    follower.restart()
+    follower.advance()
+    assert changes(follower.whole_rows()) == [(1, "append", 1)]
+
+
+def test_a_checkpoint_of_another_topic_is_refused(remote: Remote, url: str):
+    TopicArchive(url).add(samples(1))
+    TopicArchive(url, topic="events").add(samples(1))
+    follower = Follower(remote, readChangeFeed="true")
+    follower.advance()
+    for texts in ({"topic": "events"}, {"branch": "fixed"}):
+        other = Follower(remote, readChangeFeed="true", **texts)
+        other.offsets = list(follower.offsets)
+        for does in (other.advance, other.whole_rows):
+            with pytest.raises(InvalidOffset, match="it is of orders@main"):
+                does()
+    assert changes(follower.whole_rows()) == [(1, "append", 1)]
+
+
+def test_a_stream_that_begins_in_the_future_is_refused(remote: Remote, url: str):
+    archive = TopicArchive(url)
+    archive.add(samples(1))
+    follower = Follower(remote, readChangeFeed="true", startingTimestamp=9_999_999_999_999)
+    with pytest.raises(InvalidOption, match="startingTimestamp: it lies in the future"):
+        follower.advance()
+    follower.texts["startingTimestamp"] = str(NOW_MS + 1)
+    follower.restart()
+    follower.advance()
+    assert follower.whole_rows() == []
+    follower.texts["startingTimestamp"] = "9999999999999"  # a checkpoint overrules it
+    follower.restart()
+    archive.add(samples(1))
+    follower.advance()
+    assert changes(follower.whole_rows()) == [(2, "append", 2)]

@@ -42,6 +42,24 @@ record Question(Map<String, String> options, JsonNode pin, StructType offered) {
     private static final Set<String> OF_LOADS = Set.of(
             PATH, TOPIC, "subscribe", BRANCH, "columns", "includemetadata", "reader", "pinseconds", KMS_KEY, FEED);
 
+    /** Settings of a catalog that its feeds leave out: they choose records or columns, or say how a version is held. */
+    static final Set<String> NOT_OF_FEEDS = Set.of(
+            VERSION,
+            TIME,
+            "startingseq",
+            "startingoffsets",
+            "endingseq",
+            "endingoffsets",
+            "startingtimestamp",
+            "endingtimestamp",
+            "tag",
+            "columns",
+            "maxrecordspertrigger",
+            "maxoffsetspertrigger",
+            "maxbytespertrigger",
+            "pinseconds",
+            KMS_KEY);
+
     /** Ask which version the options mean, and which columns it has. */
     static Question pinned(Map<String, String> options) {
         JsonNode answer = Planner.call(call("pin", options)).get(0);

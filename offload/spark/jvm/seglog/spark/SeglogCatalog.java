@@ -24,7 +24,8 @@ import seglog.spark.CatalogTable.Version;
  *
  * <p>{@code acme.orders} is a topic, {@code acme.orders.branch_fix} its branch, {@code acme.orders.tag_audit} its state
  * at a tag, {@code acme.orders.changes} its feed of changes, and {@code acme.orders.history} what the topic has beside its
- * records. The settings of the catalog are {@code url}, and options of loads, which each of its tables has.
+ * records. The settings of the catalog are {@code url}, and options of loads, which each of its tables has. Those that
+ * choose records or columns leave out the feed.
  *
  * <p>With the setting {@code tenants=true}, the url is what the remotes of tenants have in common. Then each tenant is
  * a namespace, and its tables are those of a catalog of its own: {@code acme.globex.orders.branch_fix}.
@@ -68,6 +69,9 @@ public final class SeglogCatalog implements TableCatalog, SupportsNamespaces {
         }
         settings.remove(TENANTS);
         hasTenants = tenants.equals("true");
+        if (settings.containsKey(Question.FEED)) {
+            throw Question.refused("readChangeFeed", "the table " + CHANGES + " of a topic is its feed");
+        }
     }
 
     @Override
@@ -149,6 +153,7 @@ public final class SeglogCatalog implements TableCatalog, SupportsNamespaces {
             return Listing.of(shown(table), listing, options);
         }
         if (listing.equals(CHANGES)) {
+            options.keySet().removeAll(Question.NOT_OF_FEEDS);
             options.put(Question.FEED, "true");
             return records(table, options, version);
         }
