@@ -10,8 +10,8 @@ CHANGE-2  A feed is of the commits of one volume, to which the name leads. It be
     its start. It ends before the first one after its end. So ranges that follow each other have each commit once, also
     if the clocks of writers differ.
 CHANGE-3  A start in another volume gives the difference of both states as one change, at the last LSN of the feed. That
-    is 0 if the volume has no commit yet. The name led there before a promotion. If GC took commits since the volumes parted, equal seqs count as other
-    records.
+    is 0 if the volume has no commit yet. The name led there before a promotion. If GC took commits since the volumes
+    parted, equal seqs count as other records.
 CHANGE-4  A removal is made of ranges. It reads no data object, and an index only if its segment lacked records when it
     was made.
 CHANGE-5  A stream's micro-batch has whole commits: all that are there. If the name leads to another volume than the
@@ -125,7 +125,7 @@ def check_feed(options: ReadOptions, topic: str, since: ForkPoint, point: ForkPo
         since_time = f"the commits of {topic} since {options.starting_time}"
         state = f"the state of {topic} at lsn {point.lsn if is_whole else since.lsn}"
         window = f"changes with startingVersion={oldest + 1} or later"
-        hint = f"begin anew with an empty copy, and a stream with a new checkpoint: all records at lsn {oldest} come first"
+        hint = f"begin with an empty copy and, for a stream, a new checkpoint: the records at lsn {oldest} come first"
         raise OutOfWindow(state if options.starting_time is None else since_time, window, hint=hint)
     if since.vid != point.vid:
         _check_volume(topic, since, volumes)

@@ -93,10 +93,26 @@ def test_the_catalog_shows_the_feed_as_a_table(spark_session: SparkSession, url:
     assert [tuple(row) for row in spark_session.sql(statement).collect()] == [(3, 21), (4, 20), (6, 2)]
     some = spark_session.read.option("startingVersion", 4).option("endingVersion", 4).table("feeds.orders.changes")
     assert {row["_lsn"] for row in some.select("_lsn").collect()} == {4}
-    with pytest.raises(AnalysisException, match="option versionAsOf"):
+    with pytest.raises(AnalysisException, match=r"option versionAsOf.*endingVersion ends the feed"):
         spark_session.sql("SELECT * FROM feeds.orders.changes VERSION AS OF 2").collect()
+    with pytest.raises(AnalysisException, match=r"startingVersion.*TOPIC\.changes takes it"):
+        spark_session.read.option("startingVersion", 2).table("feeds.orders").collect()
     with pytest.raises(AnalysisException, match="option readchangefeed: no table of a catalog takes it"):
         spark_session.read.option("readChangeFeed", "true").table("feeds.orders").collect()
+
+
+def test_settings_of_a_catalog_that_choose_records_leave_the_feed_whole(spark_session: SparkSession, url: str):
+    setting = "spark.sql.catalog.some"
+    spark_session.conf.set(setting, "seglog.spark.SeglogCatalog")
+    for name, text in (("url", url), ("startingSeq", "earliest"), ("columns", "seq,value"), ("pinSeconds", "9")):
+        spark_session.conf.set(f"{setting}.{name}", text)
+    found = spark_session.sql("SELECT * FROM some.orders.changes").collect()
+    assert [row.asDict() for row in found] == read(url, **FEED)
+    spark_session.conf.set("spark.sql.catalog.fed", "seglog.spark.SeglogCatalog")
+    spark_session.conf.set("spark.sql.catalog.fed.url", url)
+    spark_session.conf.set("spark.sql.catalog.fed.readChangeFeed", "true")
+    with pytest.raises(Exception, match=r"option readChangeFeed.*the table changes of a topic is its feed"):
+        spark_session.sql("SHOW TABLES IN fed").collect()
 
 
 @pytest.mark.long
