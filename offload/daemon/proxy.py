@@ -9,28 +9,43 @@ PROXY-1  Only keys with a random id or a hash are cached (`is_fixed`), because t
     another writer's commit (VOL-6).
 PROXY-2  Each request is checked before the cache and before the store. The topic of a key is the one in the key of a
     ref or a tag, or in the control of its volume, which a branch has in common with its parent. Any other key needs the
-    role on all topics. A key that the client may not read looks as an absent one does.
+    role on all topics, and so does one of a volume whose control is damaged. A key that the client may not read looks
+    as an absent one does.
 PROXY-3  A slice ends with its XXH3, so that damage on the disk is found here, and fetched again. A client finds damage
     on the way from the store, and its next request goes past the cache, which then takes the new bytes.
 PROXY-4  Readers that miss the same slice at the same time share one GET. If it fails, each of them asks for itself.
+PROXY-5  A listing reads no more of the store than it needs: pages of the kinds of keys that the client may see, past
+    the rest of a foreign volume. It ends once it has its keys, and once the client is gone.
+PROXY-6  Without a cache, a range comes from the store as it was asked for, because nobody else would use the rest of
+    its slices.
 """
 
 from __future__ import annotations
 
+import logging
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
 from functools import lru_cache
-from itertools import groupby, islice
+from itertools import groupby
 from typing import Final
 
 from blake3 import blake3
 from xxhash import xxh3_64_digest, xxh3_64_intdigest
 
 from catalog import Vid, Volumes
-from catalog.errors import InvalidKey, NoSuchObject
-from catalog.format.keys import Key, check_key, check_prefix, volume_of
+from catalog.errors import CatalogError, InvalidKey, NoSuchObject, StoreUnreachable
+from catalog.format.keys import (
+    Key,
+    after_volume,
+    check_key,
+    check_prefix,
+    refs_prefix,
+    tags_prefix,
+    volume_of,
+    volumes_prefix,
+)
 from catalog.objects.base import ObjectStore, past_cache
 from offload.read.cache import ChunkCache, Name
 from offload.rights import Rights
@@ -39,23 +54,32 @@ SLICE_BYTES: Final = 1024 * 1024
 PIECE_BYTES: Final = 8 * SLICE_BYTES
 """The bytes of one piece of an answer, and of the largest GET of the store."""
 CACHED, SHARED, FETCHED = "cached", "shared", "fetched"
+_PAGE_KEYS = 1000
 _MOST_KNOWN = 100_000
+_log = logging.getLogger("seglog.daemon")
 
 
 class ProxyObjects:
     """The objects of one remote. Many threads may use it. Methods raise the errors of the store.
 
-    `size_of` returns the size of a fixed object, and asks the store once.
+    `size_of` returns the size of a fixed object, and asks the store once. There is no cache before `open`.
     """
 
-    def __init__(self, store: ObjectStore, cache: ChunkCache | None) -> None:
+    def __init__(self, store: ObjectStore, open_cache: Callable[[], ChunkCache | None]) -> None:
         volumes = Volumes(store)
         self.store = store
         self.size_of: Callable[[Key], int] = lru_cache(_MOST_KNOWN)(lambda key: store.head(key).size)
         self._topic_of_volume: Callable[[Vid], str] = lru_cache(_MOST_KNOWN)(lambda vid: volumes.control(vid).topic)
-        self._cache = cache
+        self._open_cache = open_cache
+        self._is_open = False
+        self._cache: ChunkCache | None = None
         self._lock = threading.Lock()
         self._flights: dict[Name, Future[bytes]] = {}
+
+    def open(self) -> None:
+        """Open the cache, if this is the first call."""
+        if not self._is_open:
+            self._is_open, self._cache = True, self._open_cache()
 
     def close(self) -> None:
         if self._cache is not None:
@@ -68,21 +92,40 @@ class ProxyObjects:
                 return Key(text)
         raise NoSuchObject(text)
 
-    def keys(self, rights: Rights, prefix: str, start_after: str, limit: int) -> list[str]:
-        """Return the first keys of a listing that the client may see. Raises `InvalidKey` for a prefix that is none."""
+    def keys(self, rights: Rights, prefix: str, start_after: str, limit: int) -> Iterator[list[str]]:
+        """Yield the keys of a listing that the client may see, by pages of the store. A page may have none (PROXY-5).
+
+        Raises `InvalidKey` for a prefix that is none.
+        """
         check_prefix(prefix)
         if self._shows(rights, prefix):
-            return list(self.store.list(prefix, limit=limit, start_after=start_after))
+            yield list(self.store.list(prefix, limit=limit, start_after=start_after))
+            return
         if self._topic_of(prefix) is not None:
-            return []
-        listed = self.store.list(prefix, start_after=start_after)
-        return list(islice((key for key in listed if self._shows(rights, key)), limit))
+            return
+        for kind in sorted((volumes_prefix(), refs_prefix(), tags_prefix())):
+            if kind.startswith(prefix) or prefix.startswith(kind):
+                yield from self._pages(rights, max(kind, prefix, key=len), start_after)
+
+    def _pages(self, rights: Rights, prefix: str, after: str) -> Iterator[list[str]]:
+        most = _PAGE_KEYS if self.store.is_ordered else None  # each page of another store costs a whole listing
+        while True:
+            page = list(self.store.list(prefix, limit=most, start_after=after))
+            shown = [key for key in page if self._shows(rights, key)]
+            yield shown
+            if most is None or len(page) < most:
+                return
+            after, vid = page[-1], volume_of(page[-1])
+            if vid is not None and page[-1] not in shown[-1:]:
+                after = after_volume(vid)  # the rest of it is foreign, too
 
     def read(self, key: Key, start: int, end: int, *, is_fresh: bool = False) -> tuple[bytes, str]:
         """Return bytes of a fixed object, and how they came. The object has them, and they are a piece at most.
 
         With `is_fresh` they come from the store.
         """
+        if self._cache is None or not self._cache.keeps:
+            return (past_cache(self.store) if is_fresh else self.store).get_range(key, start, end - start), FETCHED
         first, size = start // SLICE_BYTES, self.size_of(key)
         numbers = range(first, -(-end // SLICE_BYTES))
         if is_fresh:
@@ -93,8 +136,10 @@ class ProxyObjects:
         return body[start - first * SLICE_BYTES : end - first * SLICE_BYTES], outcome
 
     def _shows(self, rights: Rights, key: str) -> bool:
+        if rights.shows_all():
+            return True
         topic = self._topic_of(key)
-        return rights.shows_all() if topic is None else rights.shows(topic)
+        return topic is not None and rights.shows(topic)
 
     def _topic_of(self, key: str) -> str | None:
         """Return the one topic of a key, or of all keys with a prefix; None without one."""
@@ -105,7 +150,11 @@ class ProxyObjects:
         vid = volume_of(key)
         try:
             return None if vid is None else self._topic_of_volume(vid)
-        except NoSuchObject:
+        except StoreUnreachable:
+            raise
+        except CatalogError as error:
+            if not isinstance(error, NoSuchObject):
+                _log.warning("the proxy shows volume %s only to tokens for all topics: %s", vid, error)
             return None
 
     def _slices(self, key: Key, numbers: Sequence[int], size: int) -> tuple[dict[int, bytes], str]:

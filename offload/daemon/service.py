@@ -126,6 +126,11 @@ class Service:
         return self._loaded.serve
 
     @property
+    def looks_within_ms(self) -> int:
+        """Return the time within which the daemon looks again at a topic that it follows, if nothing is slow."""
+        return 2 * (int(self._loaded.catalog.sync_interval_s) * 1000 + self.settings.check_interval_ms)
+
+    @property
     def disk(self) -> DiskState:
         return self._background.disk.state
 
@@ -211,9 +216,11 @@ class Service:
         return max(0.0, self._stopped_s + self.settings.stop_timeout_s + more_s - time.monotonic())
 
     def _be_proxy(self) -> None:
-        """Let the archive take nothing over at a first append, if this daemon is a proxy."""
+        """Open the cache, and let the archive take nothing over at a first append, if this daemon is a proxy."""
         if self.archive is not None:
             self.archive.replication.keep_following(is_on=self.settings.proxy)
+        if self.objects is not None and self.settings.proxy:
+            self.objects.open()
 
     def reload(self, variables: Mapping[str, str]) -> None:
         """Read the settings of the daemon, the offload and the catalog from seglog.toml again.
@@ -300,7 +307,7 @@ async def open_service(
             gated = GatedStore(store, gate)
             archive = offload.attach(log.sync, url, store=gated, settings=settings, clock=clock, uploader=workers)
             place, most = settings.cold.place_of_cache(log.sync.path) / "proxy", settings.cold.cache_bytes
-            objects = ProxyObjects(gated, open_cache(place, most) if settings.serve.proxy else None)
+            objects = ProxyObjects(gated, lambda: open_cache(place, most))
         service = Service(log, archive, loaded, metrics, clock, stopping, gate, workers, aws, objects)
         stack.pop_all()
         return service

@@ -114,7 +114,10 @@ def create(
     if codec is not None:
         codec_named(codec)
     attributes = {"codec": codec} if codec else {}
-    keep_history = directory.maybe_archive is not None and durability != "ephemeral"
+    archive = directory.maybe_archive
+    if archive is not None:
+        archive.replication.check_not_followed(topic)
+    keep_history = archive is not None and durability != "ephemeral"
     config = TopicConfig(durability=durability, keep_history=keep_history, attributes=attributes)
     directory.log.create_topic(topic, config)
     return TopicMade(topic, codec, durability)

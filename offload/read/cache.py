@@ -47,6 +47,7 @@ from __future__ import annotations
 import os
 import stat
 import threading
+import time
 from collections import OrderedDict
 from pathlib import Path
 
@@ -69,6 +70,7 @@ _LOCK = "LOCK"
 _TEMPORARY = "tmp-"
 _ENTRY = pattern(r"([0-9a-f]{32})-([0-9a-f]{1,16})-([0-9a-f]{1,8})")
 _PAGE_BYTES = 4096
+_REST_S = 60
 
 
 class _Admission(list[Name]):
@@ -206,6 +208,7 @@ class ChunkCache(Owned):
         self._lengths: dict[Name, int] = {}
         self._arriving: dict[Name, bytes] = {}
         self._lock = threading.Lock()
+        self._retry_at_s = 0.0
         self.hits = self.misses = 0
         _make_private(directory)
         self._lock_fd = files.open(directory / _LOCK, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW)
@@ -225,6 +228,11 @@ class ChunkCache(Owned):
     def _leave_to_parent(self) -> None:
         if self._lock_fd >= 0:
             self._files.close(self._lock_fd)
+
+    @property
+    def keeps(self) -> bool:
+        """Return whether the cache is open, and no write to the disk failed within the last minute."""
+        return self._lock_fd >= 0 and time.monotonic() >= self._retry_at_s
 
     @property
     def held_bytes(self) -> int:
@@ -355,6 +363,7 @@ class ChunkCache(Owned):
             self._files.rename(temporary, path)
         except OSError as error:
             _log.warning("cannot write %s, not kept: %s", path, error)
+            self._retry_at_s = time.monotonic() + _REST_S
             self._unlink(temporary)
             return False
         return True

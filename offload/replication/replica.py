@@ -22,12 +22,14 @@ from typing import TYPE_CHECKING
 
 from catalog import CommitKind, Handle
 from catalog.objects.base import Forward
-from offload.context import ArchiveContext
+from offload.context import ArchiveContext, TopicLocks
 from seglog import Elsewhere
 from seglog.base.values import dataclass
 
 if TYPE_CHECKING:
     from catalog.sync import Updates
+
+_MOST_COMMITS = 64  # that go to a follower one by one
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +74,7 @@ class Replicas:
         self._context = context
         self._log = context.log
         self._local = context.local
+        self._making = TopicLocks()
         self._wholes: dict[str, tuple[str, bytes]] = {}  # the newest commit that went to followers, with its key
 
     def pull(self, handle: Handle, forward: Forward | None = None) -> Updates:
@@ -114,19 +117,24 @@ class Replicas:
 
         handle = self._context.handles.find(name)
         if handle is None or handle.diverged_lsn is not None:
+            self._wholes.pop(name, None)
             return None
         volumes, vid, lsn = self._context.volumes, handle.vid, handle.lsn
         body = self._local.object(boundary_key(vid))
         boundary = 0 if body is None else decode_boundary(body, vid).lsn
         if since >= lsn:
             return Forward(vid, lsn, boundary)
-        run, key = self._local.commit_bodies(vid, since + 1, lsn), commit_key(vid, lsn)
-        known_key, whole = self._wholes.get(name, ("", b""))
-        if known_key != key:
-            checkpoint = checkpoint_of(volumes.snapshot(vid, lsn), now_ms=self._context.clock.now_ms())
-            whole = with_checkpoint(run.get(lsn) or self._context.store.get(key), checkpoint, key)
-            self._wholes[name] = key, whole
-        is_less = len(run) == lsn - since and since >= boundary - 1 and sum(map(len, run.values())) <= len(whole)
+        key, run = commit_key(vid, lsn), dict[int, bytes]()
+        if since >= boundary - 1 and lsn - since <= _MOST_COMMITS:
+            run = self._local.commit_bodies(vid, since + 1, lsn)
+        with self._making.of(name):
+            known_key, whole = self._wholes.get(name, ("", b""))
+            if known_key != key:
+                checkpoint = checkpoint_of(volumes.snapshot(vid, lsn), now_ms=self._context.clock.now_ms())
+                body = (run or self._local.commit_bodies(vid, lsn, lsn)).get(lsn) or self._context.store.get(key)
+                whole = with_checkpoint(body, checkpoint, key)
+                self._wholes[name] = key, whole
+        is_less = len(run) == lsn - since and sum(map(len, run.values())) <= len(whole)
         if is_less and all(decode_commit_at(body, vid, at).checkpoint is None for at, body in run.items()):
             return Forward(vid, lsn, boundary, tuple(run.values()))
         return Forward(vid, lsn, boundary, (whole,))

@@ -16,6 +16,8 @@ TAKEOVER-2  If the former writer wins the LSN of step 2, the directory tries aga
     takeover wins the LSN, the directory raises `Fenced`. Otherwise, each directory would have stopped the other without
     knowing.
 TAKEOVER-3  A crash costs an epoch, never a record, because the directory appends nothing before step 3.
+TAKEOVER-4  A first append to a proxy begins no topic: neither one that the remote has, nor one that is new. For the
+    proxy learns only later which names the remote has.
 """
 
 from __future__ import annotations
@@ -89,13 +91,11 @@ class Takeover:
     def topic(self, name: str, *, is_asked: bool = True) -> Topic:
         """Return the topic of the log that takes appends for `name` (`Archive.open_for_append`), as `run` does."""
         self._log.check_writable()
+        if not (self._context.takes_over or self._log.has_topic(name)):
+            raise refusal_of_proxy(name, is_new=not self._is_to_take_over(name))
         if self._is_to_take_over(name):
             with self._locks.of(name):
                 if self._is_to_take_over(name):  # it may have been detached meanwhile, or be here
-                    if not self._context.takes_over:
-                        text = f"this daemon is a proxy, and follows {name}; nothing was changed"
-                        hint = f"ask the daemon that writes it. `seglog takeover {name}` makes this one the writer"
-                        raise WrittenElsewhere.told(text, hint, {"topic": name, "is_fenced": False})
                     is_replica = self._replicas.is_replica(name)
                     try:
                         self.run(name, is_asked=is_asked)
@@ -143,3 +143,16 @@ class Takeover:
         writer = replace(handle, epoch=snapshot.epoch or 1, topic_id=topic_id, diverged_lsn=None, fenced_epoch=None)
         self._local.save(handle=writer)
         return writer
+
+
+def refusal_of_proxy(name: str, *, is_new: bool) -> WrittenElsewhere:
+    """Return the error of an append to a proxy (TAKEOVER-4). Raises `InvalidName` for a name that is none."""
+    split_name(name)
+    text, way = f"follows {name}", f"`seglog takeover {name}` makes this one the writer"
+    if is_new:
+        text, way = f"has no topic {name} of its own", f"`seglog topic create {name}` makes it a topic of this one"
+    return WrittenElsewhere.told(
+        f"this daemon is a proxy, and {text}; nothing was changed",
+        f"ask the daemon that writes it. {way}",
+        {"topic": name, "is_fenced": False},
+    )

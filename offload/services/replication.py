@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from catalog import Handle
+from catalog.errors import NoSuchBranch
 from catalog.format import keys
 from catalog.objects.base import Forward
 from offload.errors import TopicFollowed
@@ -35,7 +37,10 @@ class ReplicationService(Owned):
 
     @checked
     def keep_following(self, *, is_on: bool) -> None:
-        """Refuse the first append to a replica, as a proxy does, or let it take the topic over. `take_over` does so."""
+        """Refuse the first append to a topic that the log lacks, as a proxy does, or let it begin or take over the topic.
+
+        `take_over` takes a topic over in either case, and `Log.create_topic` makes one.
+        """
         self._context.takes_over = not is_on
 
     @checked
@@ -87,9 +92,17 @@ class ReplicationService(Owned):
 
     @checked
     def follow(self, name: str) -> bool:
-        """Sync a replica, and return whether it moved. If the name is not a replica, do nothing and return False."""
+        """Sync a replica, and return whether it moved. If the name is not a replica, do nothing and return False.
+
+        A proxy looks also for another writer of a topic that it writes itself. Raises `Diverged` or `Fenced` then.
+        """
         with self._locks.of(name):
-            return self._replicas.is_replica(name) and self._parts.sync.follow(name).commits > 0
+            if self._replicas.is_replica(name):
+                return self._parts.sync.follow(name).commits > 0
+            handle = None if self._context.takes_over else self._context.handles.find(name)
+            if handle is not None and handle.pending_body is None and self._context.handles.is_writer(handle):
+                self._parts.sync.fast_forward(name)
+            return False
 
     @checked
     def reset(
@@ -150,9 +163,18 @@ class ReplicationService(Owned):
 
     @checked
     def check_not_followed(self, name: str) -> None:
-        """Raise `TopicFollowed` if this directory follows the name and does not write it."""
-        if self._replicas.is_replica(name):
-            raise TopicFollowed(name)
+        """Raise `TopicFollowed` if this directory follows the name and does not write it.
+
+        So does a proxy for a name that its remote has and its log lacks. It asks the remote, and raises what the store
+        raises.
+        """
+        if self._replicas.is_replica(name) or self._is_of_remote(name):
+            if self._context.takes_over:
+                raise TopicFollowed(name)
+            from offload.replication.takeover import refusal_of_proxy
+
+            refusal = refusal_of_proxy(name, is_new=False)
+            raise TopicFollowed.told(str(refusal), refusal.hint, {"name": name})
 
     @checked
     def config(self, name: str) -> TopicConfig:
@@ -168,6 +190,14 @@ class ReplicationService(Owned):
     def replicas(self) -> list[str]:
         """Return the names that this directory follows. Reads the local disk only."""
         return self._replicas.names()
+
+    def _is_of_remote(self, name: str) -> bool:
+        if self._context.takes_over or self._log.has_topic(name):
+            return False
+        with suppress(NoSuchTopic, NoSuchBranch):
+            self._context.handles.resolve(name)
+            return True
+        return False
 
     def _followed(self, name: str) -> Handle:
         handle = self._context.handles.follow(name)

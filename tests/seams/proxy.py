@@ -5,7 +5,7 @@ from __future__ import annotations
 from offload.daemon.service import Service
 from seglog import SeglogError
 
-__all__ = ["look_at_remote"]
+__all__ = ["look_at_remote", "search_soon"]
 
 
 def look_at_remote(service: Service) -> None:
@@ -20,3 +20,10 @@ def look_at_remote(service: Service) -> None:
         else:
             service.works.of(name).sync_error = None
     replicas._search()
+
+
+def search_soon(service: Service) -> None:
+    """Let the proxy search its remote for names at its next look."""
+    replicas = service._background._replicas
+    assert replicas is not None
+    replicas._searched_at_ms = 0

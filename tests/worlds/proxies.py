@@ -28,7 +28,10 @@ from tests.answering import Answer, AnsweringServer, Asked
 from tests.seams.proxy import look_at_remote
 from tests.worlds.services import serving
 
-__all__ = ["Proxied", "ThroughProxy", "Via", "http_is_long", "over_http_too", "proxied", "via"]
+__all__ = ["QUIET", "Proxied", "ThroughProxy", "Via", "http_is_long", "over_http_too", "proxied", "via"]
+
+QUIET = {"CATALOG_SYNC_INTERVAL_S": "100000000000"}
+"""The setting of a proxy that looks at its remote only when the test says so."""
 
 
 @dataclass
@@ -72,7 +75,7 @@ def proxied(
     opened: list[tuple[Service, Any]] = []
 
     async def run() -> None:
-        async with serving(directory, store, None, SERVE_PROXY="true", **variables) as service:
+        async with serving(directory, store, None, **{"SERVE_PROXY": "true", **variables}) as service:
             known = None if tokens is None else parse_tokens(tokens, "tokens")
             guard = Guard(direct(make_app(service)), lambda: service.settings, service.metrics, service.quota)
             app = for_checked_clients(guard.known, lambda: service.settings, lambda: known, lambda _: None)
@@ -194,7 +197,7 @@ def via(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Via]:
         def through_proxy(store: ObjectStore) -> ObjectStore:
             if id(store) not in proxies:
                 directory = tmp_path / f"proxy-{len(proxies)}"
-                proxies[id(store)] = stack.enter_context(proxied(directory, store, CATALOG_SYNC_INTERVAL_S="never"))
+                proxies[id(store)] = stack.enter_context(proxied(directory, store, **QUIET))
             return FreshStore(proxies[id(store)])
 
         yield through_proxy if request.param == "http" else lambda store: store

@@ -6,6 +6,7 @@
     release      check_interval   releases hot copies whose lag is over, topic by topic
     offload      check_interval   asks the triggers of each topic, and offloads the topics that are due, some at a time
     sync         sync_interval    looks for new commits of the topics that this directory follows and does not write
+    names        12 sync_intervals  follows new names of the remote of a proxy, and forgets those that are gone
     gc           gc_interval      runs GC over the whole remote, in a thread of its own
     erase        erase_interval   rewrites objects that hold deleted records, topic by topic, in the thread of GC
 
@@ -65,6 +66,7 @@ class Background:
                 "release": partial(upkeep.release, archive),
                 "offload": self._offloads.look,
                 "sync": self._replicas.look,
+                "names": self._replicas.search,
                 "gc": garbage.collect,
                 "erase": garbage.erase,
             }

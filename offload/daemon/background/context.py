@@ -11,7 +11,7 @@ from offload.daemon.runs import Runs
 from offload.daemon.stopping import StopEvent
 from offload.daemon.threads import Threads
 from offload.settings import CatalogSettings, OffloadSettings, ServeSettings, Settings, TenantSettings
-from seglog import Log
+from seglog import InvalidSetting, Log
 from seglog.base.values import dataclass
 
 
@@ -28,6 +28,8 @@ class LiveSettings:
     @classmethod
     def of(cls, settings: Settings) -> LiveSettings:
         """Return them. Raise `InvalidSetting` if a value of one is not allowed."""
+        if settings.serve.proxy and settings.catalog.sync_interval_s == "never":
+            raise InvalidSetting("catalog.sync_interval_s", "never is not for serve.proxy: its readers need news")
         return cls(settings.serve, settings.offload, settings.catalog, settings.tenant, settings.log.disk_reject_bytes)
 
 

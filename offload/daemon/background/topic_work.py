@@ -30,7 +30,9 @@ class TopicWork:
     unsealed_since_ms: int | None = None
     unsealed_from_seq: int = 0
     succeeded_at_ms: int | None = None
-    sync_error: Exception | None = None  # of a replica whose last sync failed
+    sync_error: Exception | None = None  # of a topic whose last look at the remote failed
+    looked_at_ms: int = 0  # of the last look at the remote that succeeded
+    asked_at_ms: int = 0  # when a follower of this proxy last asked for news
 
     def wait_ms(self, now_ms: int) -> int:
         """Return the time until the next try, or 0 if the next try is due."""

@@ -24,7 +24,8 @@ from seglog import SeglogError
 
 _LOCAL_GC_INTERVAL_MS = 600_000
 _SYNCS_AT_ONCE = 4
-_NAMES_EVERY = 12  # syncs between two searches of a proxy for names
+_ASKED_FOR_MS = 60_000
+_NAMES_EVERY = 12  # sync intervals between two searches of a proxy for names
 _log = logging.getLogger("seglog.daemon")
 
 
@@ -83,12 +84,13 @@ class Upkeep:
 
 
 class Replicas:
-    """The topics that one data directory follows."""
+    """The topics that one data directory follows. A proxy looks also at those that it writes and that followers ask for."""
 
     def __init__(self, context: TaskContext, archive: Archive) -> None:
         self._context = context
         self._archive = archive
         self._threads = context.threads.pool(_SYNCS_AT_ONCE, "seglog-replica")
+        self._search_thread = context.threads.pool(1, "seglog-names")
         self._synced_at_ms: dict[str, int] = {}
         self._fresh_at_ms: dict[str, int] = {}  # of each replica, when its last sync succeeded
         self._searched_at_ms = 0
@@ -98,27 +100,40 @@ class Replicas:
         if not isinstance(interval_s, int):
             return
         now_ms = self._context.now_ms()
-        if self._context.settings().serve.proxy and is_over(
-            self._searched_at_ms, interval_s * 1000 * _NAMES_EVERY, now_ms
-        ):
-            self._searched_at_ms = now_ms
-            await in_threads(self._threads, self._search)
         names = await in_threads(self._threads, self._archive.replication.replicas)
         # A replica that never synced here lags since the daemon found it.
         self._fresh_at_ms = {name: self._fresh_at_ms.get(name, now_ms) for name in names}
+        if self._context.settings().serve.proxy:
+            names = [*names, *filter(self._is_asked_for, self._context.log.topics())]
         self._synced_at_ms = {name: self._synced_at_ms.get(name, 0) for name in names}
         due = [
             name
             for name in names
             if is_over(self._synced_at_ms[name], interval_s * 1000, now_ms)
             and not self._archive.status.is_diverged(name)
+            and not self._context.works.of(name).is_running  # an offload finds another writer by itself
         ]
         await asyncio.gather(*map(self._sync, due))
 
+    def _is_asked_for(self, name: str) -> bool:
+        return not is_over(self._context.works.of(name).asked_at_ms, _ASKED_FOR_MS, self._context.now_ms())
+
+    async def search(self) -> None:
+        """Let a proxy search the remote for names, once in some sync intervals."""
+        settings, now_ms = self._context.settings(), self._context.now_ms()
+        interval_s = settings.catalog.sync_interval_s
+        if not (settings.serve.proxy and isinstance(interval_s, int)):
+            return
+        if is_over(self._searched_at_ms, interval_s * 1000 * _NAMES_EVERY, now_ms):
+            self._searched_at_ms = now_ms
+            await in_threads(self._search_thread, self._search)
+
     def _search(self) -> None:
-        """Follow each name of the remote that is new, and forget those that are gone. For a proxy."""
+        """Follow each name of the remote that is new, and forget those that are gone."""
         archive, works, replicas = self._archive, self._context.works, self._archive.replication.replicas()
         for name in sorted({*archive.branches.remote_names()} - {*replicas, *self._context.log.topics()}):
+            if self._context.stopping.is_set():
+                return
             try:
                 archive.replication.sync(name)
             except (NoSuchTopic, NoSuchBranch):
@@ -127,8 +142,12 @@ class Replicas:
                 works.warn(name, "the proxy does not follow it yet", error)
         for name in replicas:
             if isinstance(works.of(name).sync_error, (NameDeleted, BranchCollected)):
-                archive.delete_topic(name)
-                works.of(name).sync_error = None
+                try:
+                    archive.delete_topic(name)
+                except SeglogError as error:
+                    works.warn(name, "the proxy does not forget it yet", error)
+                else:
+                    works.of(name).sync_error = None
 
     async def _sync(self, name: str) -> None:
         context = self._context
@@ -140,10 +159,13 @@ class Replicas:
         except Exception as error:
             context.works.of(name).sync_error = error
             context.metrics.failures.labels("sync").inc()
-            context.works.warn(name, "the replica stays at the last commit that it knows", error)
+            context.works.warn(name, "it stays at the last commit that this directory knows", error)
         else:
-            context.works.of(name).last_error = context.works.of(name).sync_error = None
-            self._fresh_at_ms[name] = context.now_ms()
+            if name in self._fresh_at_ms:
+                context.works.of(name).last_error = None  # of a topic of the log, it is that of its offload
+                self._fresh_at_ms[name] = context.now_ms()
+            context.works.of(name).sync_error = None
+            context.works.of(name).looked_at_ms = context.now_ms()
 
     def _follow(self, name: str) -> None:
         if self._context.stopping.is_set():  # this sync may have waited for its thread since then

@@ -23,8 +23,10 @@ from offload.daemon.http.answers import BrokenOff, begun
 from offload.daemon.http.parameters import query_of, whole
 from offload.daemon.problems import answer_of
 from offload.daemon.proxy import CACHED, FETCHED, PIECE_BYTES, SHARED, ProxyObjects
+from offload.daemon.revocation import keep_open
 from offload.daemon.service import Service
 from offload.daemon.threads import in_threads
+from offload.daemon.waits import CLIENT_GONE, unless_gone
 from offload.errors import InvalidOption, Refused
 from offload.rights import Role, rights_of
 
@@ -89,15 +91,25 @@ class _Objects:
             raise InvalidOption("start_after", "is no text that a key may be compared with")
         objects, limit = check_proxy(self._service), limit or PAGE_KEYS
         rights, prefix = rights_of(request.scope), query.get("prefix", "")
-        keys = await in_threads(self._service.cold_reads, objects.keys, rights, prefix, start_after, limit)
+        pages, keys, pool = objects.keys(rights, prefix, start_after, limit), list[str](), self._service.cold_reads
+
+        async def gather() -> bool:
+            while len(keys) < limit and (page := await in_threads(pool, next, pages, None)) is not None:
+                keys.extend(page)
+            return True
+
+        keep_open(request.scope)
+        if not await unless_gone(request, gather):
+            return Response(status_code=CLIENT_GONE)
         self._service.metrics.proxied(_PASSED, 0)
-        return JSONResponse({"keys": keys, "more": len(keys) == limit})
+        return JSONResponse({"keys": keys[:limit], "more": len(keys) >= limit})
 
     async def object(self, request: Request) -> Response:
         query_of(request)
         raw: bytes = request.scope.get("raw_path") or request.scope["path"].encode()
         text = raw.partition(b"?")[0].decode("latin-1").removeprefix("/objects/")
         objects, pool = check_proxy(self._service), self._service.cold_reads
+        keep_open(request.scope)
         try:
             key: Key = await in_threads(pool, objects.checked, rights_of(request.scope), text)
             if request.method == "HEAD":

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import threading
 import time
@@ -14,7 +15,7 @@ import pytest
 from blake3 import blake3
 from prometheus_client import Gauge
 
-from catalog import LocalCatalog, Volumes, make_checkpoint
+from catalog import LocalCatalog, Vid, Volumes, make_checkpoint
 from catalog.errors import AccessDenied, BranchCollected, CatalogError, InvalidObject, NoSuchTopic, StoreUnreachable
 from catalog.format.control import Boundary
 from catalog.format.encoding import decode_commit, decode_views, encode_views, with_checkpoint
@@ -34,9 +35,7 @@ from tests.offload.replicas import opened, ship, values
 from tests.seams.limits import Limit, set_limit
 from tests.seams.proxy import look_at_remote
 from tests.waiting import wait_until
-from tests.worlds.proxies import FreshStore, Proxied, proxied
-
-QUIET = {"CATALOG_SYNC_INTERVAL_S": "never"}
+from tests.worlds.proxies import QUIET, FreshStore, Proxied, proxied
 
 
 def targets(proxy: Proxied) -> list[str]:
@@ -319,8 +318,13 @@ def _value(gauge: Gauge) -> float:
     return metric.samples[0].value
 
 
+def make_topic(proxy: Proxied, name: str) -> None:
+    assert proxy.ask(f"/topics/{name}/rpc/topic/create", None, b"{}", method="POST")[0] == 200
+
+
 def test_a_daemon_that_writes_answers_at_its_own_commit(tmp_path: Path) -> None:
     with proxied(tmp_path / "proxy", MemoryStore(), **QUIET) as proxy, ThreadPoolExecutor(1) as pool:
+        make_topic(proxy, "t")
         headers = {"Content_Type": "application/octet-stream"}
         for value in (b"one", b"two"):
             proxy.ask("/topics/t/records", None, value, method="POST", **headers)
@@ -502,3 +506,85 @@ def test_a_name_that_is_gone_is_told_as_from_the_bucket(tmp_path: Path) -> None:
         assert proxy.ask("/topics/t@fix/forward?since=1", None)[0] == 409
         with opened(tmp_path / "reader", proxy.store()) as (_, reader), pytest.raises(NameDeleted):
             reader.replication.sync("t@fix")
+
+
+def test_a_daemon_that_lost_its_topic_lets_readers_read_the_objects(tmp_path: Path) -> None:
+    store = MemoryStore()
+    with proxied(tmp_path / "proxy", store, CATALOG_SYNC_INTERVAL_S="1") as proxy:
+        make_topic(proxy, "t")
+        proxy.ask("/topics/t/records", None, b"one", method="POST", Content_Type="application/octet-stream")
+        for command in ("seal", "offload"):
+            assert proxy.ask(f"/topics/t/rpc/{command}", None, b"{}", method="POST")[0] == 200
+        wait_until(lambda: proxy.ask("/topics/t/forward?since=1", None)[0] == 204)
+        with opened(tmp_path / "reader", proxy.store()) as (_, reader):
+            reader.replication.sync("t")
+            with opened(tmp_path / "other", store) as (log, other):
+                other.replication.take_over("t")
+                ship(other, log, "t", b"two")
+            wait_until(lambda: proxy.ask("/topics/t/forward?since=1", None)[0] == 404)
+            reader.replication.sync("t")
+            assert values(reader, "t") == [b"one", b"two"]
+
+
+def test_a_daemon_that_has_not_looked_at_its_topic_of_late_claims_no_news(tmp_path: Path) -> None:
+    store = MemoryStore()
+    world(tmp_path, 1, store)
+    with proxied(tmp_path / "proxy", store, **QUIET) as proxy:
+        look_at_remote(proxy.service)
+        assert proxy.ask("/topics/t/rpc/takeover", None, b"{}", method="POST")[0] == 200
+        work = proxy.service.works.of("t")
+        work.sync_error = StoreUnreachable("s3://bucket", "of before the takeover", "")
+        assert proxy.ask("/topics/t/forward?since=2", None)[0] == 204
+        work.looked_at_ms = proxy.service.now_ms() + 1_000_000  # the clock went back since
+        assert proxy.ask("/topics/t/forward?since=2", None)[0] == 404
+
+
+def test_an_error_and_a_new_volume_end_a_wait_and_a_longer_one_is_refused(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    store = MemoryStore()
+    world(tmp_path, 2, store)
+    with proxied(tmp_path / "proxy", store, **QUIET) as proxy, ThreadPoolExecutor(2) as pool:
+        look_at_remote(proxy.service)
+        report = json.loads(proxy.ask("/topics/t/forward?wait_s=61", None)[2])
+        assert (report["status"], report["title"]) == (400, "InvalidOption")
+        waiting = pool.submit(proxy.ask, "/topics/t/forward?since=2&wait_s=60", None)
+        wait_until(lambda: _value(proxy.service.metrics.http_followers) == 1)
+        proxy.service.works.of("t").sync_error = StoreUnreachable("s3://bucket", "it is away", "")
+        assert waiting.result(10)[0] == 503
+        gc.collect()
+        assert not [record for record in caplog.records if "never retrieved" in record.message]
+        look_at_remote(proxy.service)
+        waiting = pool.submit(proxy.ask, "/topics/t/forward?since=9&wait_s=60", None)
+        wait_until(lambda: _value(proxy.service.metrics.http_followers) == 1)
+        before = _volume(tmp_path, store)
+        with opened(tmp_path / "writer", store) as (_, archive):
+            archive.restore("t", to="seq:1", name="half")
+            archive.branches.promote_branch("t", "half", keep="former")
+        look_at_remote(proxy.service)
+        headers = waiting.result(10)[1]
+        assert headers["seglog-forward"].split()[0] != str(before)
+
+
+def test_a_follower_far_behind_costs_no_load_of_every_commit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    store, loaded = MemoryStore(), []
+    world(tmp_path, 100, store)
+    bodies = LocalCatalog.commit_bodies
+
+    def counted(self: LocalCatalog, vid: Vid, first: int, last: int) -> dict[int, bytes]:
+        found = bodies(self, vid, first, last)
+        loaded.append(len(found))
+        return found
+
+    monkeypatch.setattr(LocalCatalog, "commit_bodies", counted)
+    with opened(tmp_path / "writer", store) as (_, archive):
+        for most in (64, 0):  # the first call reads back to the newest checkpoint
+            found = archive.replication.followed_from("t", 0)
+            assert found is not None
+            assert len(found.bodies) == 1
+            assert sum(loaded) <= most
+            loaded.clear()
+        found = archive.replication.followed_from("t", 98)
+        assert found is not None
+        assert (len(found.bodies), sum(loaded)) == (2, 2)
+        assert archive.replication.followed_from("absent", 0) is None

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import errno
 import json
 import shutil
 import threading
@@ -21,10 +23,13 @@ from catalog.format.keys import Key, pin_key
 from catalog.objects import LocalStore, MemoryStore, ObjectStore
 from catalog.objects.http import HttpStore
 from offload.rights import Role, token_line
+from seglog.files.port import OsFiles
 from tests.answering import Answer, Asked
 from tests.faults.store import CountingStore, Fault, FaultyStore, WrappedStore, unreachable
 from tests.offload.replicas import opened, ship, values
-from tests.worlds.proxies import Proxied, proxied
+from tests.seams.proxy import search_soon
+from tests.worlds.proxies import QUIET, Proxied, proxied
+from tests.worlds.services import serving
 
 MIB = 1024 * 1024
 CANARY = Random(7).randbytes(300)  # it does not compress
@@ -137,7 +142,7 @@ def test_a_canary_reaches_no_other_token_also_not_from_the_cache(proxy: Proxied,
 
 def test_a_hostile_key_is_absent_before_any_request_to_the_store(tmp_path: Path, store: MemoryStore) -> None:
     counting = CountingStore(store)
-    with proxied(tmp_path / "proxy", counting, LINES.encode(), CATALOG_SYNC_INTERVAL_S="never") as proxy:
+    with proxied(tmp_path / "proxy", counting, LINES.encode(), **QUIET) as proxy:
         proxy.run(_still(counting))
         for target in (
             "../x", "refs/../refs/web/main", "refs%2fweb/main", "refs/web%2Fmain", "refs/web/main%00", "%2e%2e/refs",
@@ -154,6 +159,56 @@ def test_a_hostile_key_is_absent_before_any_request_to_the_store(tmp_path: Path,
 
 async def _still(counting: CountingStore) -> None:
     counting.counts.clear()
+
+
+def test_a_listing_reads_no_more_of_the_store_than_it_needs(tmp_path: Path, store: MemoryStore) -> None:
+    class Counted(WrappedStore):
+        keys = 0
+
+        def _call(self, _method: str, _key: str, act: Any) -> Any:
+            return act()
+
+        def list(self, prefix: str, *, limit: int | None = None, start_after: str = "") -> Iterator[str]:
+            found = [*super().list(prefix, limit=limit, start_after=start_after)]
+            self.keys += len(found)
+            return iter(found)
+
+    foreign = next(key.partition("/")[0] for key in store.list("5") if not is_of_web(store, key))
+    for number in range(2500):
+        store.put(Key(f"{foreign}/segments/{number:05}"), b"", {})
+        store.put(Key(f"oplog/{number:016X}"), b"", {})
+    counted = Counted(store)
+    with proxied(tmp_path / "proxy", counted, LINES.encode(), **QUIET) as proxy:
+        reader, web = proxy.store(token_of("web")), [key for key in store.list("") if is_of_web(store, key)]
+        for prefix, most in (("oplog/", 0), ("p", 0), ("refs/web/", 2), ("5", 1100), ("", 1200)):
+            counted.keys = 0
+            assert list(reader.list(prefix)) == [key for key in web if key.startswith(prefix)], prefix
+            assert counted.keys <= most, prefix
+        found: list[str] = []
+        while page := json.loads(
+            proxy.ask(f"/objects?limit=3&start_after={found[-1] if found else ''}", token_of("web"))[2]
+        ):
+            found += page["keys"]
+            if not page["more"]:
+                break
+        assert found == web
+
+
+def test_a_damaged_control_hides_its_volume_and_no_other(
+    tmp_path: Path, store: MemoryStore, caplog: pytest.LogCaptureFixture
+) -> None:
+    control = next(Key(key) for key in store.list("5") if key.endswith("/control") and not is_of_web(store, key))
+    body = bytearray(store.get(control))
+    body[-1] ^= 1
+    store.put(control, bytes(body), {})
+    with proxied(tmp_path / "proxy", store, LINES.encode(), **QUIET) as proxy:
+        web = [key for key in store.list("") if is_of_web(store, key)]
+        assert list(proxy.store(token_of("web")).list("")) == web
+        for name in ("web", "orders"):
+            status, _, report = proxy.ask(f"/objects/{control}", token_of(name))
+            assert (status, json.loads(report)["title"]) == (404, "NoSuchObject")
+        assert proxy.ask(f"/objects/{control}", token_of("all"))[:1] == (200,)
+        assert "only to tokens for all topics" in caplog.text
 
 
 # ---------------------------------------------------------------- bytes, ranges, cache
@@ -178,7 +233,7 @@ def outcomes(proxy: Proxied) -> dict[str, float]:
 def test_ranges_come_from_slices_that_are_fetched_once(tmp_path: Path) -> None:
     inner, key, body = large(tmp_path)
     counting = CountingStore(inner)
-    with proxied(tmp_path / "proxy", counting, CATALOG_SYNC_INTERVAL_S="never") as proxy:
+    with proxied(tmp_path / "proxy", counting, **QUIET) as proxy:
         reader = proxy.store()
         reader.head(key)  # the proxy learns the topic of its volume
         counting.counts.clear()
@@ -208,7 +263,7 @@ def test_ranges_come_from_slices_that_are_fetched_once(tmp_path: Path) -> None:
 
 def test_what_may_change_goes_through_each_time(tmp_path: Path, store: MemoryStore) -> None:
     counting = CountingStore(store)
-    with proxied(tmp_path / "proxy", counting, CATALOG_SYNC_INTERVAL_S="never") as proxy:
+    with proxied(tmp_path / "proxy", counting, **QUIET) as proxy:
         reader = proxy.store()
         for key in (Key("refs/web/main"), *(Key(key) for key in store.list("") if "/log/" in key)):
             counting.counts.clear()
@@ -258,7 +313,7 @@ def test_a_restart_with_a_full_an_empty_and_a_damaged_cache(tmp_path: Path) -> N
     counting, place = CountingStore(inner), tmp_path / "proxy" / "cache" / "proxy" / "seglog-chunks"
 
     def gets() -> int:
-        with proxied(tmp_path / "proxy", counting, CATALOG_SYNC_INTERVAL_S="never") as proxy:
+        with proxied(tmp_path / "proxy", counting, **QUIET) as proxy:
             proxy.store().head(key)
             counting.counts.clear()
             assert proxy.store().get(key) == body
@@ -322,12 +377,52 @@ def test_a_flip_on_the_way_is_found_and_read_again_past_the_cache(tmp_path: Path
             assert fresh == []  # the cache has the new bytes
 
 
+def test_without_a_cache_a_range_costs_its_own_bytes_and_a_reload_opens_the_cache(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Counted(WrappedStore):
+        received = 0
+
+        def _call(self, _method: str, _key: str, act: Any) -> Any:
+            return act()
+
+        def get_range(self, key: Key, start: int, length: int) -> bytes:
+            self.received += length
+            return super().get_range(key, start, length)
+
+    inner, key, body = large(tmp_path)
+    counted = Counted(inner)
+    with proxied(tmp_path / "none", counted, COLD_CACHE_BYTES="0", **QUIET) as proxy:
+        assert proxy.store().get_range(key, MIB - 10, 20) == body[MIB - 10 : MIB + 10]
+        assert counted.received == 20
+    with proxied(tmp_path / "full", counted, **QUIET) as proxy:
+        counted.received = 0
+        with monkeypatch.context() as patched:
+            patched.setattr(OsFiles, "pwrite", _full)
+            for _ in range(3):
+                assert proxy.store().get_range(key, 5, 20) == body[5:25]
+        assert counted.received == MIB + 40  # the first one finds out
+    (tmp_path / "late").mkdir()
+    toml = tmp_path / "late" / "seglog.toml"
+    with proxied(tmp_path / "late", counted, **{**QUIET, "SERVE_PROXY": "false"}) as proxy:
+        toml.write_text("[serve]\nproxy = true\n")
+        proxy.service.reload({})
+        counted.received = 0
+        for _ in range(2):
+            assert proxy.store().get_range(key, 5, 20) == body[5:25]
+        assert counted.received == MIB
+
+
+def _full(*_: Any) -> None:
+    raise OSError(errno.ENOSPC, "no room")
+
+
 # ---------------------------------------------------------------- trouble
 
 
 def test_a_store_that_is_away_is_503_and_the_reader_says_so(tmp_path: Path, store: MemoryStore) -> None:
     faulty = FaultyStore(store, [])
-    with proxied(tmp_path / "proxy", faulty, CATALOG_SYNC_INTERVAL_S="never") as proxy:
+    with proxied(tmp_path / "proxy", faulty, **QUIET) as proxy:
         faulty.fail([Fault(method="get_with_etag", error=unreachable)])
         status, headers, _ = proxy.ask("/objects/refs/web/main", None)
         assert status == 503
@@ -364,6 +459,66 @@ def test_a_proxy_follows_all_names_and_takes_none_over(tmp_path: Path, store: Me
         assert (status, body) == (200, b"two")
     with opened(tmp_path / "writer", store) as (log, archive):
         ship(archive, log, "orders", b"three")  # its writer was not fenced
+
+
+def test_a_proxy_begins_no_topic_by_an_append_and_makes_none_that_the_remote_has(
+    tmp_path: Path, store: MemoryStore
+) -> None:
+    def tell(target: str, body: bytes = b"{}") -> tuple[int, str]:
+        status, _, found = proxy.ask(target, None, body, method="POST", Content_Type=kind)
+        return status, found.decode()
+
+    kind = "application/octet-stream"
+    with proxied(tmp_path / "proxy", store, **QUIET) as proxy:  # it knows no name of the remote yet
+        for name in ("orders", "new"):
+            status, report = tell(f"/topics/{name}/records", b"mine")
+            assert (status, json.loads(report)["title"]) == (409, "WrittenElsewhere")
+            assert f"seglog topic create {name}" in report
+        status, report = tell("/topics/orders/rpc/topic/create")
+        assert (status, json.loads(report)["title"]) == (409, "TopicFollowed")
+        assert "seglog append" not in report  # no append takes it over here
+        assert json.loads(proxy.ask("/topics", None)[2])["topics"] == []
+        assert tell("/topics/new/rpc/topic/create")[0] == 200
+        assert tell("/topics/new/records", b"mine")[0] == 201
+
+
+def test_a_proxy_that_never_looks_at_its_remote_is_refused(tmp_path: Path, store: MemoryStore) -> None:
+    with pytest.raises(seglog.InvalidSetting, match="sync_interval_s"):
+        asyncio.run(_start(tmp_path / "proxy", store))
+    with proxied(tmp_path / "proxy", store) as proxy:
+        toml = tmp_path / "proxy" / "seglog.toml"
+        toml.write_text('[serve]\nproxy = true\n[catalog]\nsync_interval_s = "never"\n')
+        proxy.service.reload({})
+        assert proxy.service.looks_within_ms > 0  # the settings stayed
+
+
+async def _start(directory: Path, store: ObjectStore) -> None:
+    async with serving(directory, store, SERVE_PROXY="true", CATALOG_SYNC_INTERVAL_S="never"):
+        pass
+
+
+def test_the_search_for_names_holds_up_no_sync(tmp_path: Path) -> None:
+    class Held(WrappedStore):
+        def _call(self, method: str, key: str, act: Any) -> Any:
+            if key.startswith("refs/new") and method != "list":
+                begun.set()
+                assert may_end.wait(30)
+            return act()
+
+    begun, may_end, memory = threading.Event(), threading.Event(), MemoryStore()
+    with opened(tmp_path / "writer", memory) as (log, archive):
+        ship(archive, log, "t", b"one")
+        with proxied(tmp_path / "proxy", Held(memory), CATALOG_SYNC_INTERVAL_S="1") as proxy:
+            _until_topics(proxy, ["t"])
+            ship(archive, log, "new", b"one")
+            search_soon(proxy.service)
+            assert begun.wait(30)
+            ship(archive, log, "t", b"two")
+            try:
+                status, _, _ = proxy.ask("/topics/t/forward?since=1&wait_s=20", None)
+            finally:
+                may_end.set()
+            assert status == 200
 
 
 def _until_topics(proxy: Proxied, names: list[str]) -> None:

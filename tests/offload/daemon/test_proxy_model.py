@@ -21,7 +21,7 @@ from tests.offload.replicas import opened, ship, values
 from tests.seams.proxy import look_at_remote
 from tests.work import amounts, seed_of, tell
 from tests.worlds.clock import HandClock
-from tests.worlds.proxies import Proxied, proxied
+from tests.worlds.proxies import QUIET, Proxied, proxied
 
 _DAY_MS = 24 * 3_600_000
 _STEPS = (
@@ -59,9 +59,7 @@ class World:
         self.proxies = [self.start(number) for number in range(_PROXIES)]
 
     def start(self, number: int) -> Proxied:
-        proxy = self.stacks[number].enter_context(
-            proxied(self.directory / f"proxy-{number}", self.store, CATALOG_SYNC_INTERVAL_S="never")
-        )
+        proxy = self.stacks[number].enter_context(proxied(self.directory / f"proxy-{number}", self.store, **QUIET))
         look_at_remote(proxy.service)
         return proxy
 

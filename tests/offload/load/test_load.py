@@ -228,14 +228,23 @@ def test_a_takeover_spares_a_log_that_may_run_and_says_which_seqs_may_be_there_t
         ship(archive, log, "orders", *A)
         committed_ms = round(time.time() * 1000)
         never, known = {"tail_interval_s": "never"}, {"tail_interval_s": "300", "offload_after_s": "0"}
-        for age_s, own in ((0, {}), (10**8, {}), (10**8, {"offload_after_s": "0"}), (10**8, never), (598, known), (-5, known)):
+        for age_s, own in (
+            (0, {}),
+            (10**8, {}),
+            (10**8, {"offload_after_s": "0"}),
+            (10**8, never),
+            (598, known),
+            (-5, known),
+        ):
             if own:
                 log.configure("orders", TopicConfig(attributes=own, keep_history=True))
                 archive.offload("orders")
             with pytest.raises(WrittenByLog, match=r"lsn 1, \d+ s ago\); nothing was written") as caught:
                 begin(store, [B], polite, committed_ms + age_s * 1000)
             assert caught.value.hint is not None
-            assert caught.value.hint.endswith("ask `seglog status` on its machine, run `seglog offload`, stop it, and give takeOver=force")
+            assert caught.value.hint.endswith(
+                "ask `seglog status` on its machine, run `seglog offload`, stop it, and give takeOver=force"
+            )
         assert not caplog.records
         for request, age_s in ((replace(polite, unless_running=False), 0), (polite, 3600)):
             begin(store, [B, C], request, committed_ms + age_s * 1000)
