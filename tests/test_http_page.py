@@ -17,6 +17,7 @@ import pytest
 import seglog
 from offload.daemon.http.openapi import OPERATIONS
 from tests.daemons import ServedDirectory, served, served_tenants
+from tests.waiting import wait_until
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "http.md"
 _PART = re.compile(r"^```(sh|json|text)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
@@ -28,9 +29,14 @@ _ADDRESS = "http://127.0.0.1:7373"
 def test_each_call_of_the_page_has_the_answer_that_it_shows(tmp_path: Path) -> None:
     seglog.open(tmp_path / "data").close()
     of_one, _, of_many = PAGE.read_text().partition("## Many tenants")
-    given = {"OFFLOAD_OFFLOAD_AFTER_S": "never", "SERVE_PROXY": "true"}
-    with served(tmp_path / "data", (tmp_path / "remote").as_uri(), **given) as daemon:
-        assert _run(of_one, daemon, tmp_path) >= 15
+    of_writer, heading, of_proxy = of_one.partition("## Objects of a proxy")
+    assert heading
+    given, remote = {"OFFLOAD_OFFLOAD_AFTER_S": "never"}, (tmp_path / "remote").as_uri()
+    with served(tmp_path / "data", remote, **given) as daemon:
+        assert _run(of_writer, daemon, tmp_path) >= 12
+    with served(tmp_path / "data", remote, **given, SERVE_PROXY="true", CATALOG_SYNC_INTERVAL_S="1") as daemon:
+        wait_until(lambda: daemon.ask("GET", "/topics/orders/forward?since=99")[0] == 204)
+        assert _run(of_proxy, daemon, tmp_path) >= 3
     for name in ("acme", "globex"):
         seglog.open(tmp_path / "root" / name).close()
     with served_tenants(tmp_path / "root") as daemon:

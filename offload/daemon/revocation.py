@@ -12,7 +12,8 @@ The operator O, a follower F with a token, and the daemon D:
 REVOKE-1  After step 4, no record and no event reaches F, also if step 2 comes after it. A follower that waits ends at
     once.
 REVOKE-2  A part of a body that comes after step 4 is refused with 401. So no append outlives its token, and no command
-    begins after it. Every other request completes, because it had its rights when it began.
+    begins after it. An object of a proxy breaks off there. Every other request completes, because it had its rights
+    when it began.
 REVOKE-3  Nothing follows half a line or half an event. The connection then closes without the end of the answer.
 """
 

@@ -37,7 +37,7 @@ class ReplicationService(Owned):
 
     @checked
     def keep_following(self, *, is_on: bool) -> None:
-        """Refuse the first append to a topic that the log lacks, as a proxy does, or let it begin or take over the topic.
+        """Refuse the first append to a topic that the log lacks, as a proxy does, or take it.
 
         `take_over` takes a topic over in either case, and `Log.create_topic` makes one.
         """

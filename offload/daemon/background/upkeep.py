@@ -84,7 +84,7 @@ class Upkeep:
 
 
 class Replicas:
-    """The topics that one data directory follows. A proxy looks also at those that it writes and that followers ask for."""
+    """The topics that one data directory follows. A proxy looks also at its own topics that followers ask for."""
 
     def __init__(self, context: TaskContext, archive: Archive) -> None:
         self._context = context

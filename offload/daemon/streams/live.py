@@ -196,7 +196,9 @@ class Live:
         service, name = self._service, self.entry.topic
         archive = service.archive
         if archive is not None and (
-            "@" in name or service.settings.proxy or await in_threads(service.local, archive.replication.is_replica, name)
+            "@" in name
+            or service.settings.proxy
+            or await in_threads(service.local, archive.replication.is_replica, name)
         ):
             await in_threads(service.cold_reads, archive.open_for_append, name)
         if not self.topic.exists:

@@ -560,7 +560,7 @@ def test_an_error_and_a_new_volume_end_a_wait_and_a_longer_one_is_refused(
         before = _volume(tmp_path, store)
         with opened(tmp_path / "writer", store) as (_, archive):
             archive.restore("t", to="seq:1", name="half")
-            archive.branches.promote_branch("t", "half", keep="former")
+            archive.branches.promote_branch("t", "half", keep="former", leave=True)
         look_at_remote(proxy.service)
         headers = waiting.result(10)[1]
         assert headers["seglog-forward"].split()[0] != str(before)

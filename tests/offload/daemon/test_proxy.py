@@ -185,12 +185,11 @@ def test_a_listing_reads_no_more_of_the_store_than_it_needs(tmp_path: Path, stor
             assert list(reader.list(prefix)) == [key for key in web if key.startswith(prefix)], prefix
             assert counted.keys <= most, prefix
         found: list[str] = []
-        while page := json.loads(
-            proxy.ask(f"/objects?limit=3&start_after={found[-1] if found else ''}", token_of("web"))[2]
-        ):
-            found += page["keys"]
-            if not page["more"]:
-                break
+        is_more = True
+        while is_more:
+            after = found[-1] if found else ""
+            page = json.loads(proxy.ask(f"/objects?limit=3&start_after={after}", token_of("web"))[2])
+            found, is_more = found + page["keys"], page["more"]
         assert found == web
 
 
@@ -387,7 +386,7 @@ def test_without_a_cache_a_range_costs_its_own_bytes_and_a_reload_opens_the_cach
             return act()
 
         def get_range(self, key: Key, start: int, length: int) -> bytes:
-            self.received += length
+            self.received += length if "/segments/" in key else 0
             return super().get_range(key, start, length)
 
     inner, key, body = large(tmp_path)

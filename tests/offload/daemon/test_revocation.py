@@ -28,6 +28,7 @@ from offload.settings import ServeSettings
 from tests.daemons import ServedDirectory, served, served_tenants
 from tests.offload.daemon.open_answers import EventStream, LineStream, opened
 from tests.waiting import wait_until
+from tests.worlds.proxies import QUIET
 from tests.worlds.services import serving
 
 ALL = (
@@ -211,7 +212,7 @@ class Asked:
 
 @asynccontextmanager
 async def reloading(
-    directory: Path, between: Callable[[Callable[[], None]], None]
+    directory: Path, between: Callable[[Callable[[], None]], None], remote: str = "", **variables: str
 ) -> AsyncIterator[tuple[Service, App]]:
     """Yield a service and its application over TCP. `between` runs after the check of each client, with a function that
     takes the token of `gone` away as SIGHUP does."""
@@ -227,7 +228,7 @@ async def reloading(
     with seglog.open(directory / "d") as log:
         for topic, value in (("t", b"first"), ("s", b"first"), ("_streams", json.dumps(entry).encode())):
             log.topic(topic).append([value])
-    async with serving(directory / "d", "") as service:
+    async with serving(directory / "d", remote, **variables) as service:
         guard = Guard(direct(make_app(service)), lambda: service.settings, service.metrics)
 
         async def checked(scope: Scope, receive: Receive, send: Send) -> None:
@@ -262,6 +263,16 @@ def test_a_reload_between_the_check_of_a_client_and_its_wait_refuses_it(
             asked = Asked(app, "GET", target, headers=headers)
             assert await asked.run() == 401
             assert json.loads(asked.body)["reason"] == "token"
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize("target", ["/objects?prefix=refs/", "/objects/refs/t/main"])
+def test_a_reload_refuses_what_a_proxy_still_has_to_fetch(tmp_path: Path, target: str) -> None:
+    async def run() -> None:
+        remote = (tmp_path / "remote").as_uri()
+        async with reloading(tmp_path, lambda revoke: revoke(), remote, SERVE_PROXY="true", **QUIET) as (_, app):
+            assert await Asked(app, "GET", target).run() == 401
 
     asyncio.run(run())
 
