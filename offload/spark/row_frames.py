@@ -56,6 +56,8 @@ def check_columns(columns: Sequence[tuple[str, str]]) -> None:
             hint = f"leave it out; the columns are {', '.join(_COLUMNS)}"
             raise InvalidOption("schema", f"no record has a column {name}", hint=hint)
         if kind not in kinds:
+            if (name.lower(), kind) == ("value", "void"):
+                raise InvalidOption("schema", "value is null in each row", hint="a record has a value, perhaps an empty one")
             wanted = [each for each in kinds if each != "void"]
             raise InvalidOption("schema", f"{name} is {kind}", hint=f"cast it to {' or '.join(wanted)}")
     if len(set(names)) < len(names):
@@ -119,7 +121,8 @@ class RowFrames:
         if "seq" in columns:
             assigned = pa.array(np.arange(self.next_seq, self.next_seq + len(values), dtype=np.int64))
             wrong = pc.fill_null(pc.not_equal(columns["seq"], assigned), True)
-            self._refuse("seq", "is not the seq that the record gets", wrong, 'drop it: df.drop("seq")')
+            hint = 'leave the column out: df.drop("seq"), or INSERT INTO … (value, tag)'
+            self._refuse("seq", "is not the seq that the record gets", wrong, hint)
 
     def _times(self, column: pa.Array | None, count: int) -> NDArray[Any]:
         """Return the times in milliseconds. Raises `InvalidRow` if one falls (LOAD-7)."""

@@ -122,6 +122,7 @@ def test_a_large_batch_has_dense_seqs() -> None:
     [
         ({}, "there is no column value"),
         ({"value": "int"}, "value is int"),
+        ({"value": "void"}, "value is null in each row"),
         ({"value": "string", "lsn": "bigint"}, "no record has a column lsn"),
         ({"value": "string", "timestamp": "timestamp_ntz"}, "timestamp is timestamp_ntz"),
     ],
