@@ -57,7 +57,9 @@ def check_columns(columns: Sequence[tuple[str, str]]) -> None:
             raise InvalidOption("schema", f"no record has a column {name}", hint=hint)
         if kind not in kinds:
             if (name.lower(), kind) == ("value", "void"):
-                raise InvalidOption("schema", "value is null in each row", hint="a record has a value, perhaps an empty one")
+                raise InvalidOption(
+                    "schema", "value is null in each row", hint="a record has a value, perhaps an empty one"
+                )
             wanted = [each for each in kinds if each != "void"]
             raise InvalidOption("schema", f"{name} is {kind}", hint=f"cast it to {' or '.join(wanted)}")
     if len(set(names)) < len(names):

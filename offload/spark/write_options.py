@@ -6,8 +6,8 @@
     branch          main      the branch; one that does not exist is forked from the newest state of main
     idempotencyKey  -         a job whose key the branch has changes nothing; a stream makes its own keys
     codec           -         zstd or none, which Apache Pulsar reads; without it, the codec of the topic, or zstd
-    takeOver        false     true writes where a log writes, too, and fences that log, if the topic has a tail_interval_s
-                              and the log has not committed for twice that; force asks for neither
+    takeOver        false     true writes where a log writes, too, and fences that log, if the topic has a
+                              tail_interval_s and the log has not committed for twice that; force asks for neither
     kmsKeyId        -         the KMS key of all objects of the job; without it, the bucket chooses the encryption
 
 The provider in the JVM adds `partitionRows`, the rows of each partition as JSON: [[0, 12], [2, 7]]. A table of a

@@ -198,45 +198,51 @@ def test_a_catalog_of_tenants_on_an_s3_server_reads_and_appends(spark_session: S
         spark.sql("USE s3.nobody")
 
 
+class Paused:
+    """The function `slow` of a session: an INSERT that calls it waits for `go_on`."""
+
+    def __init__(self, spark: SparkSession, folder: Path) -> None:
+        self._began, self._go = folder / "began", folder / "go"
+        began, go = self._began, self._go
+
+        def slow(value: str) -> str:
+            began.touch()
+            while not go.exists():
+                time.sleep(0.01)
+            return value
+
+        spark.udf.register("slow", slow)
+
+    def while_it_waits(self, insert: Callable[[], object], act: Callable[[], object]) -> None:
+        """Run the INSERT, and `act` while it computes its rows. Raises the errors of the INSERT."""
+        with ThreadPoolExecutor() as pool:
+            running = pool.submit(insert)
+            wait_until(lambda: self._began.exists() or running.done())
+            act()
+            self._go.touch()
+        running.result()
+
+
 @needs_python_sources
 @pytest.mark.long
-def test_what_happens_while_an_insert_computes_its_rows(spark: SparkSession, url: str, tmp_path: Path) -> None:
-    def slow(value: str) -> str:
-        (tmp_path / f"began-{value}").touch()
-        while not (tmp_path / "go").exists():
-            time.sleep(0.01)
-        return value
-
-    def cache() -> None:
-        frame.persist()
-
-    def delete() -> None:
-        branches = Branches(Volumes(open_store(url)))
-        branches.delete("events", "work", now_ms=round(time.time() * 1000))
-
-    load(open_store(url), [[b"b"]], LoadRequest("events", branch="work"))
-    spark.udf.register("slow", slow)
+def test_an_insert_leaves_the_cache_of_another_user_alone(spark: SparkSession, url: str, tmp_path: Path) -> None:
+    paused = Paused(spark, tmp_path)
     frame = spark.range(0, 2, 1, 1).selectExpr("slow(cast(id AS string)) AS value")
-    for table, meanwhile in (("acme.events", cache), ("acme.events.branch_work", delete)):
-        for file in tmp_path.glob("began-*"):
-            file.unlink()
-        (tmp_path / "go").unlink(missing_ok=True)
-        statement = f"INSERT INTO {table} SELECT slow(cast(id AS string)) AS value FROM range(0, 2, 1, 1)"
-        write = frame.writeTo(table).append if meanwhile is cache else partial(sql, spark, statement)
-        with ThreadPoolExecutor() as pool:
-            insert = pool.submit(write)
-            wait_until(lambda: any(tmp_path.glob("began-*")) or insert.done())
-            meanwhile()
-            (tmp_path / "go").touch()
-        if meanwhile is cache:
-            insert.result()
-            assert frame.storageLevel.useMemory  # the cache of another statement stays
-            assert shown(url) == [(b"first", None), (b"0", None), (b"1", None)]
-            frame.unpersist()
-        else:
-            with pytest.raises(AnalysisException, match=r"^NoSuchBranch: "):
-                insert.result()
-            assert "work" not in [branch.branch for branch in Branches(Volumes(open_store(url))).branches("events")]
+    paused.while_it_waits(frame.writeTo("acme.events").append, frame.persist)
+    assert frame.storageLevel.useMemory
+    assert shown(url) == [(b"first", None), (b"0", None), (b"1", None)]
+    frame.unpersist()
+
+
+@needs_python_sources
+@pytest.mark.long
+def test_an_insert_makes_no_branch_that_was_deleted_meanwhile(spark: SparkSession, url: str, tmp_path: Path) -> None:
+    load(open_store(url), [[b"b"]], LoadRequest("events", branch="work"))
+    branches, paused = Branches(Volumes(open_store(url))), Paused(spark, tmp_path)
+    insert = partial(sql, spark, "INSERT INTO acme.events.branch_work SELECT slow('x') AS value FROM range(2)")
+    with pytest.raises(AnalysisException, match=r"^NoSuchBranch: "):
+        paused.while_it_waits(insert, lambda: branches.delete("events", "work", now_ms=round(time.time() * 1000)))
+    assert "work" not in [branch.branch for branch in branches.branches("events")]
 
 
 @needs_python_sources
@@ -272,7 +278,7 @@ def test_a_name_that_no_tenant_has_is_no_namespace(spark_session: SparkSession, 
     spark = with_catalog(spark_session.newSession(), "tenants_of", url=url, tenants="true")
     for name in (*RESERVED, "Upper", "a-"):
         with pytest.raises(AnalysisException, match="TABLE_OR_VIEW_NOT_FOUND"):
-            spark.sql(f"SELECT * FROM tenants_of.`{name}`.events")
+            spark.table(f"tenants_of.`{name}`.events")
 
 
 @needs_python_sources

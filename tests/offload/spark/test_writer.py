@@ -140,7 +140,7 @@ def test_a_topic_of_a_log_is_refused(spark_session: SparkSession, url: str) -> N
     save(rows(spark_session, 3, 1).select("value"), url, branch="bulk")
     assert values(open_store(url)) == [b"of a log"]
     assert len(values(open_store(url), branch="bulk")) == 4
-    save(rows(spark_session, 3, 1).select("value"), url, takeOver="true")  # the log's commit is years old
+    save(rows(spark_session, 3, 1).select("value"), url, takeOver="force")
     assert len(values(open_store(url))) == 4
 
 
