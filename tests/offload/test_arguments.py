@@ -159,7 +159,7 @@ CALLS = {
     "Archive.evict": _of_name("evict", {"before": "whole", "message": "text"}, before=2),
     "ReplicationService.fetch": _of_name("replication.fetch"),
     "ReplicationService.follow": _of_name("replication.follow"),
-    "ReplicationService.followed_from": _of_name("replication.followed_from", {"since": "number"}, since=1),
+    "ReplicationService.followed_from": _of_name("replication.followed_from", {"since": "whole"}, since=1),
     "HistoryService.commits": _of_name("history.commits"),
     "StatusService.is_diverged": _of_name("status.is_diverged"),
     "StatusService.is_paused": _of_name("status.is_paused"),

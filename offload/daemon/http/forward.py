@@ -18,12 +18,12 @@ from contextlib import suppress
 from starlette.requests import Request
 from starlette.responses import Response
 
-from catalog.errors import NoSuchObject
+from catalog.errors import AccessDenied, NoSuchObject, StoreUnreachable
 from catalog.objects.base import Forward
 from catalog.objects.http import FORWARD_HEADER, forward_sum
 from offload.daemon.background.triggers import is_over
 from offload.daemon.http import operations as api
-from offload.daemon.http.objects import absent, check_proxy
+from offload.daemon.http.objects import absent, check_proxy, of_store
 from offload.daemon.http.parameters import query_of, whole
 from offload.daemon.places import become_follower
 from offload.daemon.proxy import CACHED
@@ -94,6 +94,8 @@ class _Forward:
             work.asked_at_ms = service.now_ms()
             if is_over(work.looked_at_ms, service.looks_within_ms, service.now_ms()):
                 return None
+        elif isinstance(work.sync_error, (AccessDenied, StoreUnreachable)):
+            raise of_store(work.sync_error) from work.sync_error
         elif work.sync_error is not None:
             raise work.sync_error
         call = service.archive.replication.followed_from

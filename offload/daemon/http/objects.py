@@ -7,6 +7,7 @@ OBJECTS-2  An object that fails after its first piece breaks off, so that no cli
 from __future__ import annotations
 
 import json
+import logging
 import re
 from collections.abc import AsyncGenerator
 from contextlib import suppress
@@ -14,7 +15,7 @@ from contextlib import suppress
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
-from catalog.errors import InvalidObject, NoSuchObject
+from catalog.errors import AccessDenied, InvalidObject, NoSuchObject, StoreUnreachable
 from catalog.format.keys import Key, is_fixed
 from catalog.objects.base import ObjectInfo
 from catalog.objects.http import ERROR_HEADER, OBJECT_HEADER, PAGE_KEYS
@@ -30,6 +31,7 @@ from offload.daemon.waits import CLIENT_GONE, unless_gone
 from offload.errors import InvalidOption, Refused
 from offload.rights import Role, rights_of
 
+_log = logging.getLogger("seglog.daemon")
 _PASSED = "passed"
 _TYPE = "application/octet-stream"
 _RANGE = re.compile(r"bytes=(\d{0,18})-(\d{0,18})")
@@ -71,6 +73,12 @@ def check_proxy(service: Service) -> ProxyObjects:
     return service.objects
 
 
+def of_store(error: AccessDenied | StoreUnreachable) -> StoreUnreachable:
+    """Return the error for a reader, which has neither the URL of the store nor the role of the proxy. Log the rest."""
+    _log.warning("the store of the proxy fails: %s", error)
+    return StoreUnreachable("the store of the proxy", type(error).__name__, "the log of the proxy says why")
+
+
 def absent(error: NoSuchObject) -> Response:
     """Return the answer from which a reader knows that the proxy, and no other server, has nothing there."""
     answer = answer_of(error)
@@ -94,8 +102,11 @@ class _Objects:
         pages, keys, pool = objects.keys(rights, prefix, start_after, limit), list[str](), self._service.cold_reads
 
         async def gather() -> bool:
-            while len(keys) < limit and (page := await in_threads(pool, next, pages, None)) is not None:
-                keys.extend(page)
+            try:
+                while len(keys) < limit and (page := await in_threads(pool, next, pages, None)) is not None:
+                    keys.extend(page)
+            except (AccessDenied, StoreUnreachable) as error:
+                raise of_store(error) from error
             return True
 
         keep_open(request.scope)
@@ -120,6 +131,8 @@ class _Objects:
             return await in_threads(pool, self._passed, objects, key, span)  # type: ignore[no-any-return]
         except NoSuchObject:
             return absent(NoSuchObject(text))  # PROXY-2: nothing tells an absent key from a foreign one
+        except (AccessDenied, StoreUnreachable) as error:
+            raise of_store(error) from error
 
     def _facts(self, info: ObjectInfo) -> Response:
         self._service.metrics.proxied(_PASSED, 0)

@@ -423,8 +423,9 @@ def test_a_store_that_is_away_is_503_and_the_reader_says_so(tmp_path: Path, stor
     faulty = FaultyStore(store, [])
     with proxied(tmp_path / "proxy", faulty, **QUIET) as proxy:
         faulty.fail([Fault(method="get_with_etag", error=unreachable)])
-        status, headers, _ = proxy.ask("/objects/refs/web/main", None)
+        status, headers, report = proxy.ask("/objects/refs/web/main", None)
         assert status == 503
+        assert store.url not in report.decode()
         assert int(headers["retry-after"]) >= 1
         with pytest.raises(StoreUnreachable, match="503"):
             proxy.store().get(Key("refs/web/main"))
