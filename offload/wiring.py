@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ipaddress
 import os
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -195,6 +194,8 @@ def _http(url: str, settings: ColdSettings) -> ObjectStore:
 
 
 def _is_loopback(host: str) -> bool:
+    import ipaddress  # only a remote over HTTP needs it
+
     try:
         return host == "localhost" or ipaddress.ip_address(host).is_loopback
     except ValueError:
