@@ -94,13 +94,13 @@ class ReplicationService(Owned):
     def follow(self, name: str) -> bool:
         """Sync a replica, and return whether it moved. If the name is not a replica, do nothing and return False.
 
-        A proxy looks also for another writer of a topic that it writes itself. Raises `Diverged` or `Fenced` then.
+        A proxy also settles a topic that it writes itself, and looks for another writer. Raises `Diverged` or `Fenced`.
         """
         with self._locks.of(name):
             if self._replicas.is_replica(name):
                 return self._parts.sync.follow(name).commits > 0
             handle = None if self._context.takes_over else self._context.handles.find(name)
-            if handle is not None and handle.pending_body is None and self._context.handles.is_writer(handle):
+            if handle is not None and self._context.handles.is_writer(handle):
                 self._parts.sync.fast_forward(name)
             return False
 
