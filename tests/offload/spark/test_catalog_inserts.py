@@ -274,8 +274,12 @@ def test_the_case_of_a_column_does_not_count_also_if_the_session_says_it_does(sp
 
 
 @pytest.mark.long
-def test_a_name_that_no_tenant_has_is_no_namespace(spark_session: SparkSession, url: str) -> None:
-    spark = with_catalog(spark_session.newSession(), "tenants_of", url=url, tenants="true")
+def test_a_name_that_no_tenant_has_is_no_namespace(spark_session: SparkSession, tmp_path: Path) -> None:
+    base = (tmp_path / "base").as_uri()
+    spark = with_catalog(spark_session.newSession(), "tenants_of", url=base, tenants="true")
+    for name in (*RESERVED, "Upper", "a-", "acme"):
+        load(open_store(f"{base}/{name}"), [[b"x"]], LoadRequest("events"))
+    assert spark.table("tenants_of.acme.events").count() == 1
     for name in (*RESERVED, "Upper", "a-"):
         with pytest.raises(AnalysisException, match="TABLE_OR_VIEW_NOT_FOUND"):
             spark.table(f"tenants_of.`{name}`.events")
