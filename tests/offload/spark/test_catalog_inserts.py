@@ -275,6 +275,7 @@ def test_the_case_of_a_column_does_not_count_also_if_the_session_says_it_does(sp
 
 @pytest.mark.long
 def test_a_name_that_no_tenant_has_is_no_namespace(spark_session: SparkSession, tmp_path: Path) -> None:
+    (tmp_path / "base").mkdir()
     base = (tmp_path / "base").as_uri()
     spark = with_catalog(spark_session.newSession(), "tenants_of", url=base, tenants="true")
     for name in (*RESERVED, "Upper", "a-", "acme"):
