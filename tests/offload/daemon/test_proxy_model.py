@@ -87,7 +87,15 @@ class World:
             self.proxies[number] = self.start(number)
         elif kind == "promote" and head > 2:
             self.promote(self.draw.randrange(1, head))
-        self.states[self.state(self.writer)] = values(self.writer, "t")
+        self.remember()
+
+    def remember(self) -> None:
+        """Keep what each commit since the last step shows. A proxy may look between two commits of a step."""
+        vid, newest = self.state(self.writer)
+        known = max((lsn for former, lsn in self.states if former == vid), default=newest - 1)
+        for lsn in range(known + 1, newest):
+            self.states[vid, lsn] = values(self.writer, "t", f"lsn:{lsn}")
+        self.states[vid, newest] = values(self.writer, "t")
 
     def promote(self, seq: int) -> None:
         """Give the name to a branch that lacks the records after `seq`, and has one of its own."""

@@ -41,15 +41,17 @@ def test_the_commands_for_services_are_shell_and_name_the_wheel_of_this_version(
 @needs_python_sources  # some of the examples write
 def test_each_example_runs(spark_session: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "environ", dict(os.environ))  # an example gives the driver a profile, for good
-    url = (tmp_path / "acme").as_uri()
-    orders = TopicArchive(url)
-    orders.add([Sample(b"one", "eu"), Sample(b"two", "eu")])
-    TopicArchive(url, "orders", "rescued", ForkPoint(orders.vid, orders.lsn)).add([Sample(b"three")])
+    for tenant in ("globex", "acme"):
+        url = (tmp_path / tenant).as_uri()
+        orders = TopicArchive(url)
+        orders.add([Sample(b"one", "eu"), Sample(b"two", "eu")])
+        TopicArchive(url, "orders", "rescued", ForkPoint(orders.vid, orders.lsn)).add([Sample(b"three")])
     Tags(orders.volumes).create("orders", "audit", ForkPoint(orders.vid, 1), branch="main", now_ms=NOW_MS)
     counts, pages = [], programs()
     for program in map("".join, (pages[f"docs/{page}.md"] for page in ("start/README", "spark", "spark/README"))):
         for path in ("s3://my-bucket/acme", "s3://my-bucket/copies", "s3://my-bucket/reports"):
             program = program.replace(path, (tmp_path / path.rpartition("/")[2]).as_uri())
+        program = program.replace('"s3://my-bucket"', f'"{tmp_path.as_uri()}"')
         for place in ("/etc/seglog", "/checkpoints", "/lake", "/var/lib"):
             program = program.replace(f'"{place}/', f'"{tmp_path}{place}/')
         assert "s3://" not in program

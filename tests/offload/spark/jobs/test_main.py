@@ -33,7 +33,7 @@ def test_a_dry_run_tells_what_would_be_read_without_spark(remote_url: str, capsy
         (["REMOTE", "--topic", "orders", "--version", "99"], 3, "lsn:99"),
         (["REMOTE", "--topic", "orders", "--version", "tag:none"], 3, "none"),
         (["REMOTE", "--as-of", "yesterday"], 2, "timestampAsOf"),
-        (["http://remote"], 2, "the scheme is neither s3 nor file"),
+        (["ftp://remote"], 2, "the scheme is none of s3, file, https and http"),
         (["file:///nowhere/at/all"], 3, "directory /nowhere/at does not exist"),
     ],
 )
