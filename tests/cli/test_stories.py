@@ -13,7 +13,7 @@ A line may end in `|| echo "exit code $?"`: it then fails, with this code. `$(ca
            port 7373 of the page becomes its own
 `seglog serve &`, `kill %1` and `kill -9 %1`  the same start and the same stop, from a shell, and SIGKILL.
            `seglog serve --proxy URL &` starts a proxy, again at the port of the one before
-`export NAME=VALUE …`  the environment of what follows
+`export SEGLOG_NAME=VALUE …`  the environment of what follows. Other variables are those of the test
 `cd "$(mktemp -d)" && export …`  nothing: a page runs in a directory of its own anyway
 `init --remote s3://my-bucket/acme`  my-bucket becomes a bucket of a real server
 <!-- the way out takes 4 commands -->    so many commands follow up to the next heading, and no more, as the text says
@@ -95,7 +95,7 @@ def test_a_page_happens_as_it_is_written(
             shown = block.replace(_BUCKET, bucket).replace("$PWD", str(tmp_path))
             if kind == "sh":
                 for line in shown.splitlines():
-                    if line.startswith("export "):
+                    if line.startswith("export SEGLOG_"):
                         for each in line.split()[1:]:
                             monkeypatch.setenv(*each.split("=", 1))
                 lines = [line for line in shown.splitlines() if not line.startswith("export ")]
