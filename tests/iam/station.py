@@ -105,7 +105,8 @@ def requests_of(site: Site) -> Iterator[list[Seen]]:
             finally:
                 trace.terminate()
                 trace.wait()
-        seen += [_seen(json.loads(line)) for line in lines.read_text().splitlines()]
+        told = map(json.loads, lines.read_text().splitlines())
+        seen += [_seen(line) for line in told if line.get("status") != "error"]  # of `mc` itself, which was ended
         seen[:] = [each for each in seen if each.api.startswith("s3.") and "/mark-" not in each.path]
 
 
