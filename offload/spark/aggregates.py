@@ -1,16 +1,18 @@
-"""Counts, and least and greatest seqs, of a query or of each of its topics or tags, without a data object.
+"""Counts, and least and greatest seqs, of a query or of each of its topics or tags, without a task.
 
 AGG-1  The commit tells the count of a segment that the query reads whole. The index head tells the rest.
-AGG-2  If a record has to be read to know whether it counts, there is no answer.
+AGG-2  A range of time has chunks at its ends that count in part. They are read and checked here, up to 1 MiB of them.
+    A query with more of them has no answer.
 AGG-3  A least or greatest seq reads the index heads of the segments at the ends only, and of those in part.
 COUNTS-1  The index heads tell the tag of each record. If a segment has too many tags to list, there is no answer.
-COUNTS-2  If a record has to be read to know whether it counts, there is no answer.
+COUNTS-2  Chunks that count in part are read as for AGG-2.
 COUNTS-3  A group has a record. Records without a tag are a group, which has no name.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 
 from pyroaring import BitMap
 
@@ -19,11 +21,14 @@ from catalog.format.commit import SegmentView
 from offload.format.metadata import SegmentIndex, decode_bitmap
 from offload.read.cold_reader import ColdReader
 from offload.read.deletes import count_live, live_entries
-from offload.spark.selection import Conditions, Selection, select
+from offload.spark.selection import Conditions, SelectedChunk, Selection, meets, select
+from offload.spark.task import Filter
+from seglog import Record
 from seglog.base.values import dataclass
 
 GROUPING_COLUMNS = ("topic", "tag")
 _MOST_GROUPS = 100_000  # more of them do not belong into one message
+_MOST_READ_BYTES = 1 << 20  # a few GETs, one by one; more of them are for tasks, which read side by side
 
 Row = list[str | int | None]
 _Group = tuple[str | None, ...]
@@ -55,16 +60,14 @@ class TopicView:
 
 
 def aggregate(views: Iterable[TopicView], reader: ColdReader, figures: Sequence[Aggregate]) -> list[int | None] | None:
-    """Return the aggregates over the records of `views`. None if only data objects can tell them."""
+    """Return the aggregates over the records of `views`. None if too much has to be read for them."""
     parts = list(views)
     whole_views = [part.view for part in parts if part.is_whole]
-    in_part = [part for part in parts if not part.is_whole]
     selections: list[Selection] = []
-    for part, view in zip(in_part, reader.indexed(part.view for part in in_part), strict=True):
-        selection = select(part.topic, view, reader.index(view), part.conditions)
-        if selection is not None and not selection.is_exact:
+    for selection in _exact([part for part in parts if not part.is_whole], reader):
+        if selection is None:
             return None
-        selections += [selection] if selection else []
+        selections.append(selection)
     counts = [count_live(view, reader) for view in whole_views]
     shown_views = [view for view, count in zip(whole_views, counts, strict=True) if count]
     values: dict[str, int | None] = {"count": sum(counts) + sum(selection.rows for selection in selections)}
@@ -115,23 +118,57 @@ def groups(
 ) -> list[Row] | None:
     """Return a row for each group: its names in the order of `by`, then the aggregates.
 
-    The rows ascend by the names. None if only data objects can tell them, or if there are too many groups.
+    The rows ascend by the names. None if too much has to be read for them, or if there are too many groups.
     """
-    parts = list(views)
     values: dict[_Group, _Values] = {}
-    for part, view in zip(parts, reader.indexed(part.view for part in parts), strict=True):
-        index = reader.index(view)
-        selection = select(part.topic, view, index, part.conditions)
+    for selection in _exact(list(views), reader):
         if selection is None:
-            continue
-        if not selection.is_exact or (index.tags is None and "tag" in by):
+            return None
+        index = reader.index(selection.view)
+        if index.tags is None and "tag" in by:
             return None
         for tag, entries in _by_tag(selection, index) if "tag" in by else ((None, _shown(selection)),):
-            group = tuple(tag if column == "tag" else part.topic for column in by)
+            group = tuple(tag if column == "tag" else selection.topic for column in by)
             values[group] = _joined(values.get(group), _values(entries, selection))
         if len(values) > _MOST_GROUPS:
             return None
     return [[*group, *_chosen(values[group], figures)] for group in sorted(values, key=_place)]
+
+
+def _exact(parts: Sequence[TopicView], reader: ColdReader) -> Iterator[Selection | None]:
+    """Yield what the query reads of each segment, with no filter left. None, at the end, if too much has to be read."""
+    left_bytes = _MOST_READ_BYTES
+    for part, view in zip(parts, reader.indexed(part.view for part in parts), strict=True):
+        selection = select(part.topic, view, reader.index(view), part.conditions)
+        if selection is None:
+            continue
+        left_bytes -= sum(chunk.chunk.ref.raw_length for chunk in selection.chunks if chunk.filters)
+        if left_bytes < 0:
+            yield None
+            return
+        selection = selection if selection.is_exact else _filtered(selection, reader)
+        if selection.chunks:
+            yield selection
+
+
+def _filtered(selection: Selection, reader: ColdReader) -> Selection:
+    """Read the chunks that still have filters, and return the selection without the records that do not meet them."""
+    base = selection.view.ref.first_seq
+    shown, chunks = selection.shown, []
+    for selected in selection.chunks:
+        if selected.filters:
+            entries = selection.shown_in(selected.chunk)
+            records = reader.segment_records(selection.view, base + entries.min(), base + entries.max())
+            met = BitMap(record.seq - base for record in records if _meets(record, selected.filters)) & entries
+            shown = shown - (entries - met)
+            selected = SelectedChunk(selected.chunk, len(met), ())
+        chunks += [selected] if selected.rows else []
+    return replace(selection, shown=shown, chunks=tuple(chunks))
+
+
+def _meets(record: Record, filters: Iterable[Filter]) -> bool:
+    values = {"timestamp": record.ts_ms * 1000, "tag": record.tag}
+    return all(meets(condition, values[condition.column]) for condition in filters)
 
 
 def _shown(selection: Selection) -> BitMap:

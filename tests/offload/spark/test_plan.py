@@ -292,6 +292,37 @@ def test_a_count_of_whole_segments_reads_the_commits_only(url: str, counted: Cou
     remote.close()
 
 
+def since(ms: int) -> list[Filter]:
+    return [Filter("timestamp", Op.GE, ((NOW_MS + ms) * 1000,))]
+
+
+def test_a_count_by_time_reads_the_chunks_at_its_ends_and_no_other(url: str, counted: CountingStore):
+    archive = TopicArchive(counted)
+    refs = [archive.add([Sample(b"x" * 100) for _ in range(50)]) for _ in range(3)]
+    archive.delete(refs[0], entry_ids=[22])
+    options = options_of(url)
+    remote = Remote.open(url)
+    pinned = remote.pin(options)
+    assert remote.aggregate(options, pinned, (), COUNT) == [149, 1, 150]
+    until = Filter("timestamp", Op.LT, ((NOW_MS + 114) * 1000,))
+    counted.counts.clear()
+    assert remote.aggregate(options, pinned, [*since(11), until], COUNT) == [105, 21, 126]
+    assert counted.counts == {"get_range": 1 + 2}, "the index head of the last segment, and the chunks of the two ends"
+    assert remote.groups(options, pinned, [*since(11), until], ["topic"], COUNT) == [["orders", 105, 21, 126]]
+    remote.close()
+
+
+def test_a_count_that_has_to_read_more_than_a_mebibyte_is_left_to_tasks(url: str):
+    archive = TopicArchive(url)
+    options = options_of(url)
+    for last_ms, length, answer in ((2, 1 << 19, [1, 3, 3]), (5, 1 << 20, None)):
+        samples = [Sample(b"a"), Sample(b"a"), Sample(b"b" * length)]
+        archive.add(samples, block_size=1 << 22, chunk_bytes=1 << 21)
+        remote = Remote.open(url)
+        assert remote.aggregate(options, remote.pin(options), since(last_ms), COUNT) == answer
+        remote.close()
+
+
 def test_an_evicted_topic_fails_a_query_on_another_topic_of_the_same_read(url: str):
     evicted(url, 6)
     TopicArchive(url, "events").add(numbered(3))

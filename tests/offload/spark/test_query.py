@@ -101,16 +101,13 @@ def test_every_filter_gives_the_rows_that_meet_it(
 
 @settings(max_examples=25, deadline=None)
 @given(st.lists(filters(), max_size=2))
-def test_aggregates_are_those_of_the_rows_or_are_not_told(
+def test_aggregates_are_those_of_the_rows(
     remote: Callable[[], Remote], url: str, pinned: Pin, everything: list[Row], conditions: list[Filter]
 ):
     options = parse_options({"path": url, "topic": "*"})
     seqs = [row["seq"] for row in chosen(everything, conditions)]
     found = remote().aggregate(options, pinned, conditions, ALL)
-    if found is not None:
-        assert found == [len(seqs), min(seqs, default=None), max(seqs, default=None)]
-    else:
-        assert any(each.column in {"timestamp", "tag"} for each in conditions)
+    assert found == [len(seqs), min(seqs, default=None), max(seqs, default=None)]
     checked = parse_options({"path": url, "topic": "*", "verify": "record"})
     assert remote().aggregate(checked, pinned, conditions, ALL) is None
 
@@ -141,7 +138,7 @@ def test_groups_are_those_of_the_rows_or_are_not_told(
         rows = [[*group, len(seqs), min(seqs), max(seqs)] for group, seqs in expected.items()]
         assert found == sorted(rows, key=lambda row: [(name is not None, name or "") for name in row[: len(by)]])
     else:
-        assert "tag" in by or any(each.column in {"timestamp", "tag"} for each in conditions)
+        assert "tag" in by
 
 
 def test_groups_by_tag_are_told_unless_a_segment_has_too_many_tags(
