@@ -153,8 +153,11 @@ def plan(frame: DataFrame) -> str:
     return str(query_execution(frame).toString())
 
 
-def test_statements_of_iceberg_and_delta_give_the_rows_of_a_load(spark: SparkSession, load: Load):
-    for statement, expected in [*STATEMENTS, *(OF_SPARK_4 if SPARK >= (4, 0) else [])]:
+@pytest.mark.parametrize(
+    "chosen", [slice(0, None, 6), pytest.param(slice(None), marks=pytest.mark.long)], ids=["some", "all"]
+)
+def test_statements_of_iceberg_and_delta_give_the_rows_of_a_load(spark: SparkSession, load: Load, chosen: slice):
+    for statement, expected in [*STATEMENTS, *(OF_SPARK_4 if SPARK >= (4, 0) else [])][chosen]:
         found = rows(spark.sql(statement))
         assert (found, len(found) > 0) == (rows(expected(load)), True), statement
 

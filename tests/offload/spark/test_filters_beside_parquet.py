@@ -102,7 +102,7 @@ def query(draw: random.Random) -> str:
     return text
 
 
-@amounts(8, all=100, soak=10_000, part=9, slices=40)
+@amounts(3, all=100, soak=10_000, part=9, slices=40)
 def test_random_queries_have_the_answers_of_parquet(both: SparkSession, amount: int) -> None:
     draw = random.Random(seed_of("queries beside Parquet"))
     planned = whole = 0
