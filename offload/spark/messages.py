@@ -80,7 +80,7 @@ MSG-3  A piece whose `needs` is "nothing" has no filters. The reader makes its r
     They have topic, seq, lsn, segment, block, and the offset of the chunk.
     If its `change` is delete, truncate or evict, the rows are removals: they have topic, seq, _change and _lsn, and
     null in any other column. Its chunks are then ranges of seqs, and its keys are not for reading.
-MSG-4  If `values` or `rows` is null, the planner cannot answer without data objects: the driver scans.
+MSG-4  If `values` or `rows` is null, the planner would have to read too much for the answer (AGG-2): the driver scans.
 MSG-5  Each side refuses another protocol number. The planner then answers {"id": null, "error": …} and ends.
 MSG-6  An error can come in place of any answer, also after some of the tasks or parts. Then the call has no result.
 MSG-7  Only the answer to `credentials` carries credentials: those that boto3 finds for the driver.

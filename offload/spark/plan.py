@@ -1,7 +1,7 @@
 """The plan of a query: the tasks that give its rows, and the aggregates that need no rows.
 
 SPLAN-1  A plan reads the commits, and the heads of the index objects of segments that the commits leave in question.
-    It reads no data object, except one chunk of a topic with a ttl, and one for a version by time.
+    It reads no data object, except one chunk of a topic with a ttl, one for a version by time, and those of AGG-2.
 SPLAN-2  Every row that the query shows is in exactly one task, and no other row is.
     The exceptions are filters that a task still has: they stand in its pieces.
 SPLAN-3  A task carries all that a reader needs to read and check it, and nothing more.
@@ -116,7 +116,7 @@ class Remote:
     def aggregate(
         self, options: ReadOptions, pin: Pin, filters: Sequence[Filter], figures: Sequence[Aggregate]
     ) -> list[int | None] | None:
-        """Return the aggregates of the rows. None if only data objects can tell them. Raises as `plan` does.
+        """Return the aggregates of the rows. None if too much has to be read for them. Raises as `plan` does.
 
         None for a feed as well, whose rows Spark counts.
         """

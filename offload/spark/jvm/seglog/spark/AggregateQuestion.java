@@ -46,7 +46,7 @@ record AggregateQuestion(ArrayNode by, ArrayNode aggregates) {
                 : null;
     }
 
-    /** Return the planner's answer for the rows that meet the filters; null if it cannot tell without data objects. */
+    /** Return the planner's answer for the rows that meet the filters; null if it would have to read too much. */
     PushedAggregates answer(Question question, ArrayNode filters) {
         JsonNode rows;
         if (by.isEmpty()) {

@@ -168,7 +168,7 @@ record Question(Map<String, String> options, JsonNode pin, StructType offered) {
         return Planner.call(call);
     }
 
-    /** Return the values of these aggregates; null if the planner cannot tell without data objects. */
+    /** Return the values of these aggregates; null if it would have to read too much. */
     JsonNode aggregate(ArrayNode aggregates, ArrayNode filters) {
         ObjectNode call = call("aggregate", filters);
         call.set("aggregates", aggregates);
@@ -176,7 +176,7 @@ record Question(Map<String, String> options, JsonNode pin, StructType offered) {
         return values.isArray() ? values : null;
     }
 
-    /** Return a row for each group: its names, then the aggregates; null if the planner cannot tell without data. */
+    /** Return a row for each group: its names, then the aggregates; null if it would have to read too much. */
     JsonNode groups(ArrayNode by, ArrayNode aggregates, ArrayNode filters) {
         ObjectNode call = call("groups", filters);
         call.set("by", by);
