@@ -285,6 +285,7 @@ class LocalCatalog(Connected):
         self._path = path
         self._versions: dict[str, int] = {}
         self._numbers = itertools.count(1)
+        self._waiters: dict[str, list[Callable[[], None]]] = {}
         self._copy = copy_aside(path) if read_only else None
         if self._copy is not None:
             path = Path(self._copy.name, path.name)
@@ -381,6 +382,7 @@ class LocalCatalog(Connected):
         with self._transaction() as run:
             run.execute("DELETE FROM handles WHERE name = ?", (name,))
             self._versions.pop(name, None)
+            self._wake(name)
 
     @checked
     def attempts(self, name: str | None = None) -> tuple[Attempt, ...]:
@@ -408,8 +410,33 @@ class LocalCatalog(Connected):
         """A number for each name, which is another one after each change of its handle or attempts; none: 0."""
         return MappingProxyType(self._versions)
 
+    def await_change(self, name: str, version: int, waiter: Callable[[], None]) -> bool:
+        """Register `waiter`, unless the name has another version by now. Return whether it was registered.
+
+        The next change of the name calls it once, in any thread. It must neither block nor raise.
+        """
+        with self._lock:
+            if self._versions.get(name, 0) != version:
+                return False
+            self._waiters.setdefault(name, []).append(waiter)
+            return True
+
+    def forget_waiter(self, name: str, waiter: Callable[[], None]) -> None:
+        with self._lock:
+            waiters = self._waiters.get(name, [])
+            if waiter in waiters:
+                waiters.remove(waiter)
+            if not waiters:
+                self._waiters.pop(name, None)
+
     def _changed(self, name: str) -> None:
         self._versions[name] = next(self._numbers)
+        self._wake(name)
+
+    def _wake(self, name: str) -> None:
+        # A waiter that looks at once waits for the lock, and so for the end of this transaction.
+        for waiter in self._waiters.pop(name, ()):
+            waiter()
 
     def _forget_attempt(self, run: sqlite3.Connection, sid: Sid) -> None:
         for (name,) in run.execute("DELETE FROM attempts WHERE sid = ? RETURNING name", (str(sid),)).fetchall():

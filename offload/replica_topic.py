@@ -10,20 +10,22 @@ from seglog import Gap, Record
 
 if TYPE_CHECKING:
     from offload.archive import Archive
+    from offload.replication.replica_follower import ReplicaFollower
 
 
 class ReplicaTopic:
     """A replica. The properties show its state when this object was made. A method that asks the remote says so."""
 
     def __init__(self, archive: Archive, name: str) -> None:
-        """May ask the remote. Raises the errors of `HistoryService.snapshot`."""
+        """May ask the remote. Raises the errors of `ReplicationService.newest`."""
         self.name = name
         self._archive = archive
-        self._snapshot: Snapshot = archive.history.snapshot(name)
+        self._snapshot: Snapshot
+        self.epoch, self._snapshot = archive.replication.newest(name)
 
     @property
     def inner(self) -> ReplicaTopic:
-        """Return the replica, which has the `hot_floor` of `Topic.inner`."""
+        """Return the replica, which has what a follower needs of `Topic.inner`."""
         return self
 
     @property
@@ -39,6 +41,22 @@ class ReplicaTopic:
     def hot_floor(self) -> int:
         """Return the seq after the head: no record is hot."""
         return self.head_seq + 1
+
+    @property
+    def position(self) -> tuple[int, int]:
+        """Return the epoch and the head of now."""
+        epoch, snapshot = self._archive.replication.newest(self.name)
+        return epoch, snapshot.bounds.head_seq
+
+    def follower(self, start: int | None = None, *, gaps: bool = False, epoch: int | None = None) -> ReplicaFollower:
+        return self._archive.replication.follower(self.name, start, gaps=gaps, epoch=epoch)
+
+    def changed_since(self, epoch: int) -> tuple[int, int | None]:
+        return self._archive.replication.changed_since(self.name, epoch)
+
+    def renewed(self) -> ReplicaTopic:
+        """Return the replica as it is now. Raises as the constructor does."""
+        return ReplicaTopic(self._archive, self.name)
 
     def read(
         self,

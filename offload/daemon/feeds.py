@@ -4,7 +4,8 @@ A feed is the news of one topic in one epoch. It lives while a follower waits.
 
     1  A follower has shown all records up to the head. It waits for a seq.
     2  The feed polls the topic in a thread. Without news, the topic keeps one waiter of the feed.
-    3  An append calls the waiter under the log's lock: one call, whatever the number of followers.
+    3  An append calls the waiter under the log's lock: one call, whatever the number of followers. That of a replica
+       is called by a sync, under the lock of the local catalog.
     4  A thread reads the new records and their JSON lines once, as a page.
     5  The feed hands the page to its followers, 64 at a time. In between, the event loop does other work.
 
@@ -14,7 +15,7 @@ FEED-3  Only followers that wait get a page. A slow follower reads for itself la
 FEED-4  After an error, each follower of the feed looks for itself, and gets the error that fits its own position.
 FEED-5  All records of a page are of its epoch. A truncation makes the epoch higher, and then the page is dropped.
 
-The event loop owns all feeds. `wake` alone runs in threads of the log.
+The event loop owns all feeds. `wake` alone runs in other threads.
 """
 
 from __future__ import annotations
@@ -30,6 +31,8 @@ from typing import TypeAlias
 from offload.daemon.stopping import StopEvent
 from offload.errors import Stopping
 from offload.operations.lines import to_json
+from offload.replica_topic import ReplicaTopic
+from offload.replication.replica_follower import ReplicaFollower
 from seglog import Gap, Record, Topic
 from seglog.base.values import dataclass
 from seglog.reading.follow import Follower
@@ -41,7 +44,10 @@ _WOKEN_AT_ONCE = 64
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """The records and gaps from `first_seq` up to `next_seq`, deleted ones left out, and the JSON line of each."""
+    """The records and gaps from `first_seq` up to `next_seq`, deleted ones left out, and the JSON line of each.
+
+    `epoch` is the one for the ids of the records.
+    """
 
     epoch: int
     first_seq: int
@@ -70,7 +76,7 @@ class Page:
         return body
 
 
-def read_page(topic: Topic, follower: Follower) -> Page | None:
+def read_page(topic: Topic | ReplicaTopic, follower: Follower | ReplicaFollower) -> Page | None:
     """Return the next records of a follower, or None if the topic is in another epoch by now. Blocks.
 
     After None, the follower is of no more use: `Topic.inner.changed_since` tells where to continue. Raises the errors
@@ -85,22 +91,26 @@ def read_page(topic: Topic, follower: Follower) -> Page | None:
     if topic.inner.position[0] != follower.epoch:
         return None
     lines = tuple(f"{to_json(item)}\n".encode() for item in items)
-    return Page(follower.epoch, first, follower.seq, tuple(items), lines)
+    epoch = follower.read_epoch if isinstance(follower, ReplicaFollower) else follower.epoch
+    return Page(epoch, first, follower.seq, tuple(items), lines)
 
 
 _News: TypeAlias = "asyncio.Future[Page | None]"
 
 
 class Feeds:
-    """The feeds of one daemon, by topic and epoch. The threads of `pool` read."""
+    """The feeds of one daemon, by topic and epoch. The threads of `pool` read; those of `cold_pool` read replicas."""
 
-    def __init__(self, pool: ThreadPoolExecutor, stopping: StopEvent) -> None:
+    def __init__(
+        self, pool: ThreadPoolExecutor, stopping: StopEvent, cold_pool: ThreadPoolExecutor | None = None
+    ) -> None:
         self._pool = pool
+        self._cold_pool = cold_pool or pool
         self._stopping = stopping
         self._feeds: dict[tuple[str, int], _Feed] = {}
         self._is_listening = False
 
-    async def wait(self, topic: Topic, epoch: int, seq: int) -> Page | None:
+    async def wait(self, topic: Topic | ReplicaTopic, epoch: int, seq: int) -> Page | None:
         """Wait until the topic has news for a follower that has seen all records below `seq` in that epoch.
 
         Return the news, which may begin below `seq`. If the follower should look for itself, return None. Raises
@@ -111,7 +121,8 @@ class Feeds:
             raise Stopping
         feed = self._feeds.get((topic.name, epoch))
         if feed is None:
-            feed = self._feeds[topic.name, epoch] = _Feed(topic, epoch, seq, self._pool)
+            pool = self._cold_pool if isinstance(topic, ReplicaTopic) else self._pool
+            feed = self._feeds[topic.name, epoch] = _Feed(topic, epoch, seq, pool)
             feed.task.add_done_callback(lambda _: self._drop(feed))
         elif seq < feed.seq:
             return None
@@ -145,12 +156,12 @@ class Feeds:
 class _Feed:
     """A feed. `seq` is the next seq that it wants. Its task runs as long as a follower waits."""
 
-    def __init__(self, topic: Topic, epoch: int, seq: int, pool: ThreadPoolExecutor) -> None:
+    def __init__(self, topic: Topic | ReplicaTopic, epoch: int, seq: int, pool: ThreadPoolExecutor) -> None:
         self.key = topic.name, epoch
         self.seq = seq
         self._topic = topic
         self._pool = pool
-        self._follower: Follower | None = None
+        self._follower: Follower | ReplicaFollower | None = None
         self._waiting: set[_News] = set()
         self._rung = asyncio.Event()
         self._loop = asyncio.get_running_loop()
@@ -179,7 +190,7 @@ class _Feed:
         _give(self._taken(), None)
 
     def wake(self) -> None:
-        """Let the task look again. The log calls this under its lock."""
+        """Let the task look again. The log, or the local catalog, calls this under its lock."""
         with suppress(RuntimeError):  # the loop has ended
             self._loop.call_soon_threadsafe(self._rung.set)
 
@@ -215,14 +226,15 @@ class _Feed:
     def _look(self) -> Page | None:
         """Return the news, or None once the topic has the feed's waiter. Blocks. Any error ends the feed (FEED-4)."""
         if self._follower is None:
-            follower = self._topic.inner.follower(self.seq, gaps=True)
+            follower: Follower | ReplicaFollower = self._topic.inner.follower(self.seq, gaps=True)
             if follower.epoch != self.key[1]:
                 raise _FeedEnded
             self._follower = follower
         if not self._follower.poll(self.wake):
             return None
         # Records below the hot floor are for the threads of cold reads (HTTP-2).
-        page = None if self._follower.seq < self._topic.inner.hot_floor else read_page(self._topic, self._follower)
+        is_cold = isinstance(self._topic, Topic) and self._follower.seq < self._topic.inner.hot_floor
+        page = None if is_cold else read_page(self._topic, self._follower)
         if page is None:
             raise _FeedEnded
         return page

@@ -96,7 +96,7 @@ class Service:
         self.local = self._threads.pool(_LOCAL_THREADS, "seglog-local")  # short work on the local disk only
         self.hot_reads = self._threads.pool(_READ_THREADS, "seglog-read")
         self.cold_reads = self._threads.pool(_COLD_READ_THREADS, "seglog-cold")
-        self.feeds = Feeds(self.hot_reads, self.stopping)
+        self.feeds = Feeds(self.hot_reads, self.stopping, self.cold_reads)
         self._loaded = loaded
         self._gate = gate
         self._has_log_id = False
@@ -245,7 +245,8 @@ class Service:
 
     def read_threads(self, topic: Topic | ReplicaTopic, first: int) -> ThreadPoolExecutor:
         """Return the threads for a read from seq `first` on: cold ones below the hot floor, else hot ones (HTTP-2)."""
-        return self.cold_reads if first < topic.inner.hot_floor else self.hot_reads
+        is_cold = isinstance(topic, ReplicaTopic) or first < topic.inner.hot_floor
+        return self.cold_reads if is_cold else self.hot_reads
 
     async def incarnation(self, name: str) -> str | None:
         """Return the incarnation of a topic (`Topic.incarnation`); None if there is no such topic, or the disk fails.

@@ -13,6 +13,7 @@ from offload.replication.replica import Replicas
 from offload.settings import OffloadSettings
 
 if TYPE_CHECKING:
+    from offload.replication.replica_follower import Epochs
     from offload.replication.reset import Reset
     from offload.replication.sync import Sync
     from offload.replication.takeover import Takeover
@@ -73,6 +74,12 @@ class ArchiveParts:
         from offload.replication.sync import Sync
 
         return Sync(self.context, self.replicas, self.offloader, self.publisher, self.reset)
+
+    @part
+    def epochs(self) -> Epochs:
+        from offload.replication.replica_follower import Epochs
+
+        return Epochs(self.context, self.replicas, self.states.newest, self.states.live_floor)
 
     @part
     def states(self) -> TopicStates:

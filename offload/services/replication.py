@@ -21,6 +21,8 @@ from seglog.base.ownership import Owned
 from seglog.errors import NoSuchTopic
 
 if TYPE_CHECKING:
+    from catalog import Snapshot
+    from offload.replication.replica_follower import ReplicaFollower
     from offload.replication.reset import ResetResult
     from offload.replication.sync import Synced
 
@@ -47,6 +49,34 @@ class ReplicationService(Owned):
     def followed_from(self, name: str, since: int) -> Forward | None:
         """Return what a follower of the name needs after the LSN `since`, as a proxy answers; None without the name."""
         return self._replicas.followed_from(name, since)
+
+    @checked
+    def newest(self, name: str) -> tuple[int, Snapshot]:
+        """Return the epoch of a replica, and its newest state here. Raises `NoSuchTopic` if the name is none."""
+        return self._parts.epochs.newest(name)
+
+    @checked
+    def changed_since(self, name: str, epoch: int) -> tuple[int, int | None]:
+        """Return the epoch of a replica, and the lowest seq that may mean another record than in `epoch`, or None."""
+        return self._parts.epochs.changed_since(name, epoch)
+
+    @checked
+    def follower(
+        self, name: str, start: int | None = None, *, gaps: bool = False, epoch: int | None = None
+    ) -> ReplicaFollower:
+        """Return a follower of the records of a replica (offload.replication.replica_follower).
+
+        Args:
+            name: The replica.
+            start: The first seq; None is the first record that is not lost.
+            gaps: Tell lost ranges, in place of `Evicted`.
+            epoch: The caller has the records below `start` as they were in this epoch.
+
+        Raises:
+            Truncated: The records below `start` are others by now.
+            SeqOutOfRange: `start` lies behind the head.
+        """
+        return self._parts.epochs.follower(name, start, gaps=gaps, epoch=epoch)
 
     @checked
     def pull(self, name: str) -> SyncState:

@@ -12,12 +12,14 @@
 FOLLOWER-1  An id of an event names one record for ever, because a truncation makes the epoch higher. If a client
     resumes in a former epoch and may have a record that was removed, it first gets a `truncated` event.
 FOLLOWER-2  The daemon knows the seq of each truncation since its log was opened. For an earlier one, `from` is 1: the
-    client gets all records again.
+    client gets all records again. For a replica, the commits tell (EPOCH-2).
 FOLLOWER-3  If a truncation removes a record that a follower of JSON lines has, its last line is the error `Truncated`,
     with the seq and the epoch. If that came before its request, which names its last id, the answer is 409.
 FOLLOWER-4  If the daemon stops, the last line is {"end": "stopping"}, and the last event is `end`.
 FOLLOWER-5  An event stream gets a comment after 15 s without an event. Nothing else wakes an idle follower.
-FOLLOWER-6  A follower holds one page of up to 256 KiB, or one larger record. It takes the next one when its client has
+FOLLOWER-6  A follower of a replica is quiet while the syncs fail, and goes on with the next one that works. It ends
+    with an error once the name is gone, and as at a stop once this daemon writes the topic.
+FOLLOWER-7  A follower holds one page of up to 256 KiB, or one larger record. It takes the next one when its client has
     taken the last 64 KiB.
 """
 
@@ -37,6 +39,8 @@ from offload.daemon.problems import line_of
 from offload.daemon.service import Service
 from offload.daemon.threads import in_threads
 from offload.errors import InvalidOption, Stopping
+from offload.replica_topic import ReplicaTopic
+from offload.replication.replica_follower import ReplicaFollower
 from seglog import LogClosed, Record, Topic, Truncated
 from seglog.base.arguments import WHOLE_MAX
 from seglog.base.values import dataclass
@@ -56,7 +60,7 @@ class _News:
 
 
 async def follow(
-    service: Service, topic: Topic, query: RangeQuery, form: Form, last: EventId | None
+    service: Service, topic: Topic | ReplicaTopic, query: RangeQuery, form: Form, last: EventId | None
 ) -> AsyncGenerator[bytes]:
     """Yield the answer. An error before the first bytes is raised, and decides the status of the answer."""
     is_events = form is Form.EVENTS
@@ -86,7 +90,7 @@ async def follow(
         yield end("error", line_of(error))
 
 
-def _truncated(topic: Topic, cut: _Truncation, form: Form) -> bytes:
+def _truncated(topic: Topic | ReplicaTopic, cut: _Truncation, form: Form) -> bytes:
     if form is Form.EVENTS:
         return _truncated_event(cut)
     raise Truncated(topic.name, cut.seq, cut.epoch)
@@ -110,10 +114,11 @@ def _pieces(body: bytes) -> Iterator[bytes]:
 
 
 async def _found(
-    service: Service, topic: Topic, query: RangeQuery, last: EventId | None, *, keeps_alive: bool
+    service: Service, topic: Topic | ReplicaTopic, query: RangeQuery, last: EventId | None, *, keeps_alive: bool
 ) -> AsyncGenerator[_News | _Truncation | None]:
     """Yield news and truncations without end, and None where an event stream needs a comment. Raises `Stopping`."""
-    follower, cut = await in_threads(service.hot_reads, _begun, topic, query, last)
+    looks = service.read_threads(topic, WHOLE_MAX)
+    follower, cut = await in_threads(looks, _begun, topic, query, last)
     if cut is not None:
         yield cut
     while True:
@@ -122,7 +127,7 @@ async def _found(
         seq = follower.seq
         page = await in_threads(service.read_threads(topic, seq), _own_page, topic, follower)
         if page is None:
-            follower, cut = await in_threads(service.hot_reads, _continued, topic, follower.epoch, seq, query)
+            follower, cut = await in_threads(looks, _continued, topic, follower.epoch, seq, query)
             if cut is not None:
                 yield cut
             continue
@@ -134,7 +139,12 @@ async def _found(
 
 
 async def _fed(
-    service: Service, topic: Topic, follower: Follower, query: RangeQuery, *, keeps_alive: bool
+    service: Service,
+    topic: Topic | ReplicaTopic,
+    follower: Follower | ReplicaFollower,
+    query: RangeQuery,
+    *,
+    keeps_alive: bool,
 ) -> AsyncGenerator[_News | None]:
     """Yield the news that the feed of the topic brings, until the follower has to look for itself."""
     while True:
@@ -155,16 +165,20 @@ async def _fed(
             yield _News(page, seq)
 
 
-def _begun(topic: Topic, query: RangeQuery, last: EventId | None) -> tuple[Follower, _Truncation | None]:
+def _begun(
+    topic: Topic | ReplicaTopic, query: RangeQuery, last: EventId | None
+) -> tuple[Follower | ReplicaFollower, _Truncation | None]:
     if last is not None:
         return _continued(topic, last.epoch, last.seq + 1, query)
-    follower = topic.inner.follower(query.start, gaps=query.gaps)
+    follower: Follower | ReplicaFollower = topic.inner.follower(query.start, gaps=query.gaps)
     if query.tail is not None:
         follower.seq = max(follower.seq, topic.head_seq - query.tail + 1)
     return follower, None
 
 
-def _continued(topic: Topic, epoch: int, seq: int, query: RangeQuery) -> tuple[Follower, _Truncation | None]:
+def _continued(
+    topic: Topic | ReplicaTopic, epoch: int, seq: int, query: RangeQuery
+) -> tuple[Follower | ReplicaFollower, _Truncation | None]:
     """Return a follower for a client that has the records below `seq` of `epoch`, and what it has that is void."""
     cut = None
     while True:
@@ -175,7 +189,7 @@ def _continued(topic: Topic, epoch: int, seq: int, query: RangeQuery) -> tuple[F
             cut = _Truncation(epoch, seq)
 
 
-def _own_page(topic: Topic, follower: Follower) -> Page | None:
+def _own_page(topic: Topic | ReplicaTopic, follower: Follower | ReplicaFollower) -> Page | None:
     try:
         return read_page(topic, follower)
     except Truncated:

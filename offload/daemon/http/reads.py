@@ -4,7 +4,8 @@
     seglog-next-seq        `from` of the next read, exact also if a filter, `limit` or `max_bytes` left records out. If
                            an answer with a limit passes a MiB, the header is missing: continue after the last record
     seglog-head            the last seq of the topic when the read began
-    seglog-epoch           rises with each truncation; then seqs may mean other records
+    seglog-epoch           rises with each truncation; then seqs may mean other records. That of a replica is another
+                           number then (EPOCH-1)
     seglog-incarnation     the identity of the topic in this directory (`Topic.incarnation`)
     etag                   of a range whose `to` is sealed: a strong validator (RFC 9110, sections 8.8 and 13.1)
 
@@ -48,10 +49,11 @@ from offload.daemon.problems import line_of
 from offload.daemon.revocation import keep_open
 from offload.daemon.service import Service
 from offload.daemon.threads import in_threads
-from offload.errors import InvalidOption, Stopping
+from offload.errors import Stopping
 from offload.replica_topic import ReplicaTopic
 from offload.rights import Role
 from seglog import Gap, NoSuchTopic, Record, SeglogError, SeqOutOfRange, Topic, Truncated
+from seglog.base.arguments import WHOLE_MAX
 from seglog.base.values import dataclass
 
 _BYTES_TYPE = "application/octet-stream"
@@ -137,14 +139,10 @@ class _Reads:
         query = RangeQuery.of(request)
         form = form_of(request.headers.get("accept"), query)
         topic = await readable(self._service, request.path_params["topic"])
-        if isinstance(topic, ReplicaTopic) and (query.follow or query.wait_s):
-            name = "follow" if query.follow else "wait_s"
-            raise InvalidOption(name, f"{topic.name} is a replica: its records come with each sync")
         headers = await in_threads(self._service.local, _headers, topic)
         if request.method == "HEAD":
             return _bounds(topic, headers, form)
         if query.follow:
-            assert isinstance(topic, Topic)  # noqa: S101 - it is no replica
             last = EventId.of(request.headers.get("last-event-id"))
             become_follower(request.scope)
             # Proxies would hold events back.
@@ -207,8 +205,8 @@ class _Answer:
     async def pieces(self, request: Request) -> AsyncGenerator[bytes]:
         """Yield the body. An error before the first bytes is raised, and decides the status of the answer."""
         query = self.query
-        if query.wait_s and isinstance(self.topic, Topic):
-            query = await self._waited(request, self.topic)
+        if query.wait_s:
+            query = await self._waited(request)
         first = query.begin(self.topic.earliest_seq, self.topic.head_seq)
         pool = self.service.read_threads(self.topic, first)
         read = await in_threads(pool, open_range, self.topic, query, self.form)
@@ -230,17 +228,19 @@ class _Answer:
                 return
             yield body
 
-    async def _waited(self, request: Request, topic: Topic) -> RangeQuery:
+    async def _waited(self, request: Request) -> RangeQuery:
         """Wait for a record of the range, if the range begins after the head. Return the range that is left to read.
 
         Raises `Truncated`, `NoSuchTopic`, `Busy`, and `Refused` (401) if the token lost a right meanwhile.
         """
         keep_open(request.scope)  # before the look at the head: what a revoked client waited for may be there by now
-        query, seq = self.query, self.query.begin(topic.earliest_seq, topic.head_seq)
+        topic, query = self.topic, self.query
+        seq = query.begin(topic.earliest_seq, topic.head_seq)
         if seq != topic.head_seq + 1 or (query.end is not None and query.end < seq):
             return query
         become_follower(request.scope)
-        epoch = (await in_threads(self.service.hot_reads, topic.inner.follower, seq)).epoch
+        looks = self.service.read_threads(topic, WHOLE_MAX)
+        epoch = (await in_threads(looks, topic.inner.follower, seq)).epoch
         try:
             async with asyncio.timeout(query.wait_s):
                 while True:
@@ -250,7 +250,11 @@ class _Answer:
                     seq = max(seq, page.next_seq)
         except (TimeoutError, Stopping):
             pass
-        now, changed = topic.inner.changed_since(epoch)
+        if isinstance(topic, ReplicaTopic):
+            now, changed = await in_threads(looks, topic.changed_since, epoch)
+            self.topic = topic = await in_threads(looks, topic.renewed)
+        else:
+            now, changed = topic.inner.changed_since(epoch)
         if changed is not None and changed < seq:
             raise Truncated(topic.name, changed, now)
         self.headers |= _place(topic)
@@ -260,7 +264,7 @@ class _Answer:
 def _headers(topic: Topic | ReplicaTopic) -> dict[str, str]:
     """Return the headers of every answer about a topic. The first call in a directory writes its log's id."""
     if isinstance(topic, ReplicaTopic):
-        return {"seglog-head": str(topic.head_seq)}
+        return _place(topic)
     try:
         return {**_place(topic), "seglog-incarnation": topic.incarnation()}
     except NoSuchTopic:
@@ -270,7 +274,7 @@ def _headers(topic: Topic | ReplicaTopic) -> dict[str, str]:
         return _place(topic)
 
 
-def _place(topic: Topic) -> dict[str, str]:
+def _place(topic: Topic | ReplicaTopic) -> dict[str, str]:
     return {"seglog-head": str(topic.head_seq), "seglog-epoch": str(topic.epoch)}
 
 
