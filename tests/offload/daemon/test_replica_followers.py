@@ -13,9 +13,9 @@ from typing import Any
 
 import pytest
 
-from catalog import Volumes, make_checkpoint
+from catalog import Vid, Volumes, make_checkpoint
 from catalog.format.control import Boundary
-from catalog.format.keys import boundary_key, commit_key
+from catalog.format.keys import Key, boundary_key, commit_key
 from catalog.format.small_objects import encode_boundary
 from catalog.objects import MemoryStore, ObjectStore
 from offload.archive import Archive
@@ -185,6 +185,15 @@ def run(work: Callable[[], Awaitable[None]]) -> None:
     asyncio.run(awaited())
 
 
+def collect(store: MemoryStore, vid: Vid, below: int) -> None:
+    """Collect the commits of a volume below an LSN, as GC does."""
+    make_checkpoint(Volumes(store), vid, below, now_ms=0)
+    store.put(boundary_key(vid), encode_boundary(Boundary(vid, below)), {})
+    for key in list(store.list(f"{vid}/log/")):
+        if key > commit_key(vid, below):  # the newest commit comes first
+            store.delete(Key(key))
+
+
 def told(events: list[Event]) -> list[tuple[str, int | str]]:
     """Return the name of each event, and its value, the seq it has, or its reason."""
     found: list[tuple[str, int | str]] = []
@@ -226,10 +235,15 @@ def test_a_client_continues_after_its_last_id_at_a_restarted_proxy_and_at_anothe
     tmp_path: Path, writer: Writer
 ) -> None:
     async def work() -> None:
-        writer.ship(b"one", b"two")
+        writer.ship(b"one")
         async with proxy_of(tmp_path / "proxy", writer.store) as proxy:
             answer = await proxy.follow()
-            [_, last] = await answer.events(2)
+            await answer.events(1)
+            for value in (b"two", b"three"):
+                writer.ship(value)
+                proxy.look()
+                [last] = await answer.events(1)
+        collect(writer.store, writer.archive.history.snapshot("t").vid, 3)
         for number in range(20):  # more than come one by one
             writer.ship(b"more %d" % number)
         for directory in ("proxy", "other"):
@@ -341,22 +355,14 @@ def test_a_jump_behind_a_collection_tells_no_truncation_that_was_none(tmp_path: 
             await proxy.idle(1)
             for number in range(20):
                 writer.ship(b"more %d" % number)
-            vid = writer.archive.history.snapshot("t").vid
-            make_checkpoint(Volumes(writer.store), vid, 20, now_ms=0)
-            writer.store.put(boundary_key(vid), encode_boundary(Boundary(vid, 20)), {})
-            for lsn in range(1, 20):
-                writer.store.delete(commit_key(vid, lsn))
+            collect(writer.store, writer.archive.history.snapshot("t").vid, 20)
             proxy.look()
             assert told(await answer.events(20)) == records(*(f"more {number}" for number in range(20)))
             await proxy.idle(1)
             writer.truncate(15)
             for number in range(20):
                 writer.ship(b"other %d" % number)
-            vid = writer.archive.history.snapshot("t").vid
-            make_checkpoint(Volumes(writer.store), vid, 41, now_ms=0)
-            writer.store.put(boundary_key(vid), encode_boundary(Boundary(vid, 41)), {})
-            for lsn in range(20, 41):
-                writer.store.delete(commit_key(vid, lsn))
+            collect(writer.store, writer.archive.history.snapshot("t").vid, 41)
             proxy.look()
             assert told(await answer.events(2)) == [("truncated", 15), *records("other 0")]
 
