@@ -26,6 +26,7 @@ from offload.daemon.figures import DirectoryFigures
 from offload.daemon.gate import Gate, GatedStore
 from offload.daemon.ids import tenant_id
 from offload.daemon.metrics import MeteredFiles, Metrics
+from offload.daemon.past import PastTopic
 from offload.daemon.proxy import ProxyObjects
 from offload.daemon.quota import Quota
 from offload.daemon.runs import Runs
@@ -243,9 +244,9 @@ class Service:
         self.quota.change(loaded.tenant)
         _log.info("settings taken from %s", path)
 
-    def read_threads(self, topic: Topic | ReplicaTopic, first: int) -> ThreadPoolExecutor:
+    def read_threads(self, topic: Topic | ReplicaTopic | PastTopic, first: int) -> ThreadPoolExecutor:
         """Return the threads for a read from seq `first` on: cold ones below the hot floor, else hot ones (HTTP-2)."""
-        is_cold = isinstance(topic, ReplicaTopic) or first < topic.inner.hot_floor
+        is_cold = not isinstance(topic, Topic) or first < topic.inner.hot_floor
         return self.cold_reads if is_cold else self.hot_reads
 
     async def incarnation(self, name: str) -> str | None:

@@ -8,9 +8,11 @@ PRUNE-2  The caller reads the ranges as it reads without conditions, and checks 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
 from itertools import chain
 from typing import TYPE_CHECKING
 
+from offload.errors import NotOffloaded
 from offload.operations.matching import Match
 from seglog import Gap, Record
 from seglog.base.values import dataclass
@@ -78,6 +80,22 @@ def pruned_there(
         archive.history.read_snapshot(name, snapshot, floor, *span)
         for span in _ranges(archive, snapshot, match, first, last, counts)
     )
+
+
+def read_state(
+    archive: Archive,
+    name: str,
+    start: int | None,
+    end: int | None,
+    match: Match,
+    at: str | None,
+    counts: Skipped | None,
+) -> Iterator[Record]:
+    """Return the records of a state. With `counts`, chunks in the remote without a match are left out (PRUNE-2)."""
+    if counts is not None:
+        with suppress(NotOffloaded):  # the log has records of the state that no commit has: they are read without index
+            return pruned_there(archive, name, start, end, match, at, counts)
+    return archive.read(name, start, end, at=at)
 
 
 def _is_newest(at: str | None) -> bool:

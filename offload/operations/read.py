@@ -9,18 +9,17 @@ from __future__ import annotations
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import suppress
 from dataclasses import astuple
 from functools import partial
 from itertools import chain, islice
 from typing import TYPE_CHECKING, Annotated, Any, TypeAlias, TypeVar
 
-from offload.errors import InvalidParameters, NotOffloaded
+from offload.errors import InvalidParameters
 from offload.operations.command import About, Command, Directory, TopicName, with_branch
 from offload.operations.lines import RecordBatch, RecordLines, to_line
 from offload.operations.matching import Fixed, Match, Pattern, Since, Tag, Until, conditions, pattern_of
 from offload.operations.printing import Output, counted
-from offload.operations.pruning import ReadStats, Skipped, pruned_here, pruned_there
+from offload.operations.pruning import ReadStats, Skipped, pruned_here, read_state
 from seglog import Gap, LogClosed, Record
 from seglog.values.seq_set import SeqSet
 
@@ -202,10 +201,7 @@ def _found(
         if match == Match() and _is_within(topic, first, end, limit):
             return _few_first(topic, first, end, limit or 0)
         return topic.read(start, end, since_ms=match.since_ms, until_ms=match.until_ms, gaps=True)
-    if counts is not None:
-        with suppress(NotOffloaded):  # the log has records of the state that no commit has: they are read without index
-            return pruned_there(directory.archive, name, start, end, match, at, counts)
-    return directory.archive.read(name, start, end, at=at)
+    return read_state(directory.archive, name, start, end, match, at, counts)
 
 
 def _is_within(topic: Topic, first: int, end: int | None, limit: int | None) -> bool:

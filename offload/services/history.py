@@ -91,6 +91,24 @@ class HistoryService(Owned):
         return point
 
     @checked
+    def bounds(self, name: str, at: str) -> tuple[int, int, str]:
+        """Return the first and the last seq of a state, and a target that means the same state after later commits.
+
+            >>> archive.history.bounds("orders", "seq:2")[:2]
+            (1, 2)
+
+        The target is the given one, with a time in the place of an age, if no commit ends with that state.
+
+        Args:
+            name: The topic, or TOPIC@BRANCH.
+            at: The state, as in `Archive.read`.
+
+        Raises:
+            SeglogError: As `Archive.read` does.
+        """
+        return self._states.bounds(name, at)
+
+    @checked
     def live_floor(self, name: str, snapshot: Snapshot) -> int:
         """Return the live floor of the newest state. Every record below it was evicted, or is past the ttl now.
 

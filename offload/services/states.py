@@ -500,6 +500,24 @@ class TopicStates(Owned):
             return self._reader.arrays(state, first, last)
         return in_arrays(self._records_at(name, wanted, state, first, last))
 
+    def bounds(self, name: str, at: str) -> tuple[int, int, str]:
+        """Return what `HistoryService.bounds` describes."""
+        wanted = self.parse(at)
+        if self._is_of_log(name, wanted):
+            topic = self._log.topic(name)
+            return topic.earliest_seq, topic.head_seq, str(wanted)
+        fixed = self._fixed(name, wanted)
+        _, first, last = self._range(name, fixed, None, None, at)
+        return first, last, str(fixed)
+
+    def _fixed(self, name: str, wanted: timeline.Target) -> timeline.Target:
+        """Return a target that means the same state after later commits, if there is one, or else the target."""
+        if wanted == timeline.Head() or isinstance(wanted, timeline.Named | timeline.Pinned):
+            return wanted
+        pending, point = self.look_up(name, wanted)
+        is_cut = point.seq is not None or not point.lsn or (pending is not None and pending.has(point))
+        return wanted if is_cut else timeline.Lsn(point.lsn, point.vid)
+
     def _wanted(self, at: str | None) -> timeline.Target:
         return timeline.Head() if at is None else self.parse(at)
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Unpack
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Unpack, cast
 
 from seglog.base.arguments import checked
 from seglog.client.commands import (
@@ -17,8 +18,11 @@ from seglog.client.commands import (
     truncate_of,
 )
 from seglog.client.driver import Driver
+from seglog.client.reading import Reading
+from seglog.client.requests import Asked
 from seglog.values.names import check_topic_name
 from seglog.values.protocols import DeleteArguments, Removed
+from seglog.values.record import Record
 
 if TYPE_CHECKING:
     from seglog.client.client import RemoteTopic
@@ -45,6 +49,30 @@ class RemoteArchive:
     def offload(self, name: str, *, up_to: int | None = None, drop_hot: bool = False) -> RemoteOffloaded:
         """Upload the sealed segments of a topic, and publish them. `up_to` and `drop_hot` are as in an archive here."""
         return self._driver.result(offload_of(name, up_to, drop_hot=drop_hot))
+
+    @checked
+    def read(
+        self, name: str, start: int | None = None, end: int | None = None, *, at: str | None = None
+    ) -> Iterator[Record]:
+        """Yield the live records of a topic or branch, of now or of a past state.
+
+            for record in client.archive.read("orders", at="head~1"):
+                print(record.seq, record.value)
+
+        The daemon has the topic, or follows it. The read resumes after a lost connection, in the same state.
+
+        Args:
+            name: The topic, or TOPIC@BRANCH.
+            start: The first seq; None is the first live record.
+            end: The last seq, inclusive; None is the head.
+            at: The state: `seq:N`, `lsn:N`, `head`, `head~N`, `tag:NAME`, `pin:NAME`, or a time such as
+                `20 minutes ago`. None is the newest.
+
+        Raises:
+            SeglogError: As `offload.Archive.read` does, at the first record.
+        """
+        items = self._driver.items(Reading(check_topic_name(name), Asked(start, end, at=at)))
+        return cast("Iterator[Record]", items)
 
     @checked
     def delete(self, name: str, *, message: str = "", **conditions: Unpack[DeleteArguments]) -> Removed:

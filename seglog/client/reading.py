@@ -41,7 +41,7 @@ from seglog.values.record import Gap, Record
 if TYPE_CHECKING:
     import pyarrow as pa
 
-_EPOCH, _HEAD = "seglog-epoch", "seglog-head"
+_EPOCH, _HEAD, _AT = "seglog-epoch", "seglog-head", "seglog-at"
 _Item: TypeAlias = "Record | Gap"
 _Version: TypeAlias = "tuple[str | None, str | None]"
 """The epoch and the incarnation that an answer names."""
@@ -56,7 +56,12 @@ def _version_of(topic: str, before: _Version | None, answer: Answer) -> _Version
 
 
 def _within_head(selection: Asked, answer: Answer) -> Asked:
-    """Return the selection up to the head of the first answer, so that a later one shows no record that came after."""
+    """Return the selection up to the head of the first answer, so that a later one shows no record that came after.
+
+    That of a past state names the state as the first answer does, because `head~1` may soon be another one.
+    """
+    if selection.at is not None:
+        selection = selection._replace(at=answer.headers.get(_AT, selection.at))
     head = answer.headers.get(_HEAD)
     if head is None:
         return selection

@@ -58,6 +58,7 @@ class Asked(NamedTuple):
     tag: str | None = None
     limit: int | None = None
     gaps: bool = False
+    at: str | None = None
 
     @property
     def query(self) -> dict[str, str]:
@@ -69,6 +70,7 @@ class Asked(NamedTuple):
             "tag": self.tag,
             "limit": self.limit,
             "gaps": 1 if self.gaps else None,
+            "at": self.at,
         }
         return {name: str(value) for name, value in parameters.items() if value is not None}
 

@@ -15,6 +15,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Protocol
 
 from offload.daemon.http.read_request import Form, RangeQuery
+from offload.daemon.past import PastTopic
 from offload.errors import Refused
 from offload.operations.lines import to_json
 from offload.replica_topic import ReplicaTopic
@@ -44,19 +45,25 @@ class _RangeRead(Protocol):
         ...
 
 
-def open_range(topic: Topic | ReplicaTopic, query: RangeQuery, form: Form) -> _RangeRead:
-    """Begin a read up to the head of now. Raises `NoSuchTopic`, `SeqOutOfRange`, and 406 for a replica in Arrow."""
+def open_range(topic: Topic | ReplicaTopic | PastTopic, query: RangeQuery, form: Form) -> _RangeRead:
+    """Begin a read up to the head of now.
+
+    Raises `NoSuchTopic`, `SeqOutOfRange`, and 406 for a replica or a past state in Arrow.
+    """
     head = topic.head_seq
     last = head if query.end is None else min(query.end, head)
     start = query.start if query.tail is None else query.begin(topic.earliest_seq, head)
     if form is Form.ARROW:
-        if isinstance(topic, ReplicaTopic):
-            raise Refused(406, "accept", f"{topic.name} is a replica: its records do not come in Arrow")
+        if not isinstance(topic, Topic):
+            kind = "a replica" if isinstance(topic, ReplicaTopic) else "read as it was"
+            raise Refused(406, "accept", f"{topic.name} is {kind}: its records do not come in Arrow")
         return _ArrowRead(topic, query, start, last, head)
     return _RecordsRead(_items(topic, query, start, last), query, last, head, form)
 
 
-def _items(topic: Topic | ReplicaTopic, query: RangeQuery, start: int | None, last: int) -> Iterator[Record | Gap]:
+def _items(
+    topic: Topic | ReplicaTopic | PastTopic, query: RangeQuery, start: int | None, last: int
+) -> Iterator[Record | Gap]:
     since_ms = query.choice.since_ms
     if query.tail is None:
         return topic.read(start, last, since_ms=since_ms, until_ms=query.until_ms, gaps=query.gaps)

@@ -39,6 +39,7 @@ READ_PARAMETERS = (
     _whole("until_ms", "Only records of this time or earlier, in ms since 1970."),
     api.in_query("tag", "string", "Only records with this tag. A trailing * makes it a prefix."),
     api.in_query("exclude_node", "string", "No records of this node. May be given several times."),
+    api.in_query("at", "string", "The records as they were then: seq:N, lsn:N, head~N, tag:NAME, pin:NAME, or a time."),
     _whole("limit", "At most so many records.", 1),
     _whole("max_bytes", "At most so many bytes of values. One record always fits.", 1),
     api.in_query("gaps", "boolean", "Also tell the ranges that retention removed."),
@@ -80,6 +81,7 @@ class RangeQuery:
     gaps: bool
     follow: bool
     wait_s: int
+    at: str | None = None
 
     @property
     def is_cut(self) -> bool:
@@ -102,6 +104,7 @@ class RangeQuery:
             gaps=yes(query, "gaps"),
             follow=yes(query, "follow"),
             wait_s=whole(query, "wait_s") or 0,
+            at=query.get("at"),
         )
         found.check()
         return found
@@ -113,6 +116,8 @@ class RangeQuery:
                 raise InvalidOption(name, "must be at least 1")
         if self.wait_s > _WAIT_MAX_S:
             raise InvalidOption("wait_s", f"must be at most {_WAIT_MAX_S}")
+        if self.at is not None and (self.follow or self.wait_s):
+            raise InvalidOption("at", "names a past state, which gets no more records: leave out follow and wait_s")
         if self.follow and (self.end is not None or self.until_ms is not None):
             raise InvalidOption("follow", "has no end: leave out to and until_ms")
         if self.follow and self.wait_s:

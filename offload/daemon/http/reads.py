@@ -7,6 +7,7 @@
     seglog-epoch           rises with each truncation; then seqs may mean other records. That of a replica is another
                            number then (EPOCH-1)
     seglog-incarnation     the identity of the topic in this directory (`Topic.incarnation`)
+    seglog-at              of a past state: a target that means it after later commits, too
     etag                   of a range whose `to` is sealed: a strong validator (RFC 9110, sections 8.8 and 13.1)
 
     part of an ETag                       changes with
@@ -44,12 +45,13 @@ from offload.daemon.http.parameters import query_of, whole
 from offload.daemon.http.ranges import STEP_BYTES, open_range
 from offload.daemon.http.read_request import READ_PARAMETERS, Form, RangeQuery, form_of
 from offload.daemon.http.topics import readable
+from offload.daemon.past import PastTopic
 from offload.daemon.places import become_follower
 from offload.daemon.problems import line_of
 from offload.daemon.revocation import keep_open
 from offload.daemon.service import Service
 from offload.daemon.threads import in_threads
-from offload.errors import Stopping
+from offload.errors import NoRemote, Stopping
 from offload.replica_topic import ReplicaTopic
 from offload.rights import Role
 from seglog import Gap, NoSuchTopic, Record, SeglogError, SeqOutOfRange, Topic, Truncated
@@ -66,6 +68,7 @@ _READ_HEADERS = {
     "seglog-next-seq": "`from` of the next read.",
     "seglog-head": "The last seq of the topic when the read began.",
     "seglog-incarnation": "The identity of the topic in this directory.",
+    "seglog-at": "Of a past state: a target that means it after later commits, too.",
     "etag": "Of a range that cannot change any more.",
 }
 _SEQ = {
@@ -138,11 +141,14 @@ class _Reads:
     async def read(self, request: Request) -> Response:
         query = RangeQuery.of(request)
         form = form_of(request.headers.get("accept"), query)
-        topic = await readable(self._service, request.path_params["topic"])
+        topic: Topic | ReplicaTopic | PastTopic = await readable(self._service, request.path_params["topic"])
+        if query.at is not None:
+            topic = await self._past(topic.name, query.at, query.choice.tag)
         headers = await in_threads(self._service.local, _headers, topic)
         if request.method == "HEAD":
             return _bounds(topic, headers, form)
         if query.follow:
+            assert not isinstance(topic, PastTopic)  # noqa: S101 - the query was checked
             last = EventId.of(request.headers.get("last-event-id"))
             become_follower(request.scope)
             # Proxies would hold events back.
@@ -153,6 +159,12 @@ class _Reads:
         if etag is not None and _is_match(request.headers.get("if-none-match"), etag):
             return Response(status_code=304, headers=headers)
         return await begun(request, answer.pieces(request), form.value, lambda: headers)
+
+    async def _past(self, name: str, at: str, tag: str | None) -> PastTopic:
+        """Return the state of a topic at a target. Raises `NoRemote`, and what the archive raises."""
+        if self._service.archive is None:
+            raise NoRemote(self._service.sync.path)
+        return await in_threads(self._service.cold_reads, PastTopic, self._service.archive, name, at, tag)  # type: ignore[no-any-return]
 
 
 def _record(topic: Topic | ReplicaTopic, seq: int) -> Record | Gap | None:
@@ -179,7 +191,7 @@ class _Answer:
     """The answer to one read of a range. It completes `headers` before its first bytes."""
 
     service: Service
-    topic: Topic | ReplicaTopic
+    topic: Topic | ReplicaTopic | PastTopic
     query: RangeQuery
     form: Form
     headers: dict[str, str]
@@ -189,7 +201,7 @@ class _Answer:
         """Return the ETag of the answer, or None if none identifies its records. No I/O. Adds the headers of it."""
         topic, end = self.topic, self.query.end
         incarnation = self.headers.get("seglog-incarnation")
-        if isinstance(topic, ReplicaTopic) or end is None or incarnation is None:
+        if not isinstance(topic, Topic) or end is None or incarnation is None:
             return None
         archive = self.service.archive
         if archive is not None and archive.status.is_diverged(topic.name):
@@ -235,6 +247,7 @@ class _Answer:
         """
         keep_open(request.scope)  # before the look at the head: what a revoked client waited for may be there by now
         topic, query = self.topic, self.query
+        assert not isinstance(topic, PastTopic)  # noqa: S101 - the query was checked
         seq = query.begin(topic.earliest_seq, topic.head_seq)
         if seq != topic.head_seq + 1 or (query.end is not None and query.end < seq):
             return query
@@ -261,8 +274,10 @@ class _Answer:
         return replace(query, start=seq, tail=None)
 
 
-def _headers(topic: Topic | ReplicaTopic) -> dict[str, str]:
+def _headers(topic: Topic | ReplicaTopic | PastTopic) -> dict[str, str]:
     """Return the headers of every answer about a topic. The first call in a directory writes its log's id."""
+    if isinstance(topic, PastTopic):
+        return {"seglog-head": str(topic.head_seq), "seglog-at": topic.at}
     if isinstance(topic, ReplicaTopic):
         return _place(topic)
     try:
@@ -278,8 +293,8 @@ def _place(topic: Topic | ReplicaTopic) -> dict[str, str]:
     return {"seglog-head": str(topic.head_seq), "seglog-epoch": str(topic.epoch)}
 
 
-def _bounds(topic: Topic | ReplicaTopic, headers: dict[str, str], form: Form) -> Response:
-    sealed_seq = topic.head_seq if isinstance(topic, ReplicaTopic) else topic.inner.sealed_seq
+def _bounds(topic: Topic | ReplicaTopic | PastTopic, headers: dict[str, str], form: Form) -> Response:
+    sealed_seq = topic.inner.sealed_seq if isinstance(topic, Topic) else topic.head_seq
     bounds = {"seglog-earliest": str(topic.earliest_seq), "seglog-sealed": str(sealed_seq)}
     answer = Response(headers={**headers, **bounds}, media_type=form.value)
     del answer.headers["content-length"]  # a GET has more

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Unpack
+from collections.abc import AsyncIterator
+from typing import TYPE_CHECKING, Unpack, cast
 
 from seglog.base.arguments import checked
 from seglog.client.aio.driver import AsyncDriver
@@ -17,8 +18,11 @@ from seglog.client.commands import (
     restore_of,
     truncate_of,
 )
+from seglog.client.reading import Reading
+from seglog.client.requests import Asked
 from seglog.values.names import check_topic_name
 from seglog.values.protocols import DeleteArguments, Removed
+from seglog.values.record import Record
 
 if TYPE_CHECKING:
     from seglog.client.aio.client import AsyncRemoteTopic
@@ -45,6 +49,14 @@ class AsyncRemoteArchive:
     async def offload(self, name: str, *, up_to: int | None = None, drop_hot: bool = False) -> RemoteOffloaded:
         """Upload the sealed segments of a topic, and publish them. `up_to` and `drop_hot` are as in an archive here."""
         return await self._driver.result(offload_of(name, up_to, drop_hot=drop_hot))
+
+    @checked
+    def read(
+        self, name: str, start: int | None = None, end: int | None = None, *, at: str | None = None
+    ) -> AsyncIterator[Record]:
+        """Yield the records that `RemoteArchive.read` yields, and raise its errors."""
+        items = self._driver.items(Reading(check_topic_name(name), Asked(start, end, at=at)))
+        return cast("AsyncIterator[Record]", items)
 
     @checked
     async def delete(self, name: str, *, message: str = "", **conditions: Unpack[DeleteArguments]) -> Removed:

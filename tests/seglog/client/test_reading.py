@@ -168,7 +168,7 @@ def test_the_plain_client_gives_a_reader_that_resumes(daemon: ServedDirectory) -
 def daemon(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServedDirectory]:
     directory = tmp_path_factory.mktemp("data")
     seglog.open(directory).close()
-    with served(directory, "") as running:
+    with served(directory, tmp_path_factory.mktemp("remote").as_uri()) as running:
         yield running
 
 
@@ -210,6 +210,26 @@ def test_a_read_that_resumes_shows_no_record_that_came_after_it_began(
                     see(item)
         assert seen == [*range(1, min(end or 500, 500) + 1)]
         assert leak.connections > 2
+
+
+def test_a_read_of_a_past_state_that_resumes_stays_in_that_state(daemon: ServedDirectory) -> None:
+    with (
+        seglog.connect(f"http://127.0.0.1:{daemon.port}") as direct,
+        Leak(daemon.port, 60_000) as leak,
+        seglog.connect(f"http://127.0.0.1:{leak.port}", retries=QUICK) as client,
+    ):
+        topic = direct.topic("past")
+        topic.append([b"x" * 1_000] * 300)
+        topic.seal()
+        direct.archive.offload("past")
+        direct.archive.delete("past", seqs=[1])
+        found = client.archive.read("past", at="head~1")
+        first = next(found)
+        for seq in (300, 299):
+            direct.archive.delete("past", seqs=[seq])
+        assert [first.seq, *seqs_of(found)] == [*range(1, 301)]
+        assert leak.connections > 2
+        assert seqs_of(client.archive.read("past", at="head~1"))[-1] == 299
 
 
 def test_a_read_that_never_gets_a_whole_record_gives_up(daemon: ServedDirectory) -> None:
