@@ -165,6 +165,12 @@ CALLS = {
     "StatusService.is_paused": _of_name("status.is_paused"),
     "ReplicationService.is_replica": _of_name("replication.is_replica"),
     "StatusService.is_unfinished": _of_name("status.is_unfinished"),
+    "HistoryService.bounds": _of_name("history.bounds", {"at": "text"}, at="seq:3"),
+    "ReplicationService.newest": _of_name("replication.newest"),
+    "ReplicationService.changed_since": _of_name("replication.changed_since", {"epoch": "whole"}, epoch=1),
+    "ReplicationService.follower": _of_name(
+        "replication.follower", {"start": "whole", "gaps": "bool", "epoch": "whole"}, "start epoch"
+    ),
     "HistoryService.live_floor": _of_name("history.live_floor", {"snapshot": "instance"}),
     "HistoryService.read_snapshot": _of_name(
         "history.read_snapshot",

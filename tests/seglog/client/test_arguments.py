@@ -93,6 +93,9 @@ ROWS = {
     "RemoteArchive.offload": _of_archive(
         "offload", {"name": "text", "up_to": "whole", "drop_hot": "bool"}, "up_to", name="t"
     ),
+    "RemoteArchive.read": _of_archive(
+        "read", {"name": "name", "start": "whole", "end": "whole", "at": "text"}, "start end at", name="t"
+    ),
     "RemoteArchive.delete": _of_archive(
         "delete", {"name": "text", "message": "text", **DELETE}, DELETE_OPTIONAL, name="t"
     ),
