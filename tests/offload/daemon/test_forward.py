@@ -6,10 +6,11 @@ import gc
 import json
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 from blake3 import blake3
@@ -53,36 +54,52 @@ def world(tmp_path: Path, commits: int, store: MemoryStore) -> list[bytes]:
     return given
 
 
-def test_a_replica_far_behind_makes_one_request_and_the_store_gets_none(tmp_path: Path) -> None:
+class Synced(NamedTuple):
+    """A proxy of a store where `t` has two commits, which the directory `reader` has synced through the proxy."""
+
+    store: MemoryStore
+    counting: CountingStore
+    proxy: Proxied
+    given: list[bytes]
+
+
+@pytest.fixture
+def synced(tmp_path: Path) -> Iterator[Synced]:
     store = MemoryStore()
-    world(tmp_path, 1, store)
     counting = CountingStore(store)
+    given = world(tmp_path, 2, store)
     with proxied(tmp_path / "proxy", counting, **QUIET) as proxy:
         look_at_remote(proxy.service)
         with opened(tmp_path / "reader", proxy.store()) as (_, reader):
             reader.replication.sync("t")
-            given = [b"value 0", *world(tmp_path, 100, store)]
-            look_at_remote(proxy.service)
-            targets(proxy)
-            counting.counts.clear()
-            assert reader.replication.sync("t").commits == 100
-            [target] = targets(proxy)
-            assert target == "/topics/t/forward?since=1"
-            assert counting.counts.total() == 0
-            reader.replication.sync("t")  # no news
-            assert targets(proxy) == ["/topics/t/forward?since=101"]
-            assert counting.counts.total() == 0
-            assert values(reader, "t") == given
-            assert values(reader, "t", at="lsn:70") == given[:70]
-            assert len(reader.history.commits("t")) == 101
-        with opened(tmp_path / "reader", proxy.store()) as (_, reader):  # from the local copy
-            targets(proxy)
-            assert reader.history.snapshot("t").lsn == 101
-            assert targets(proxy) == []
-        bodies = sum(len(store.get(commit_key(_volume(tmp_path, store), lsn))) for lsn in range(2, 102))
-        status, _, body = proxy.ask("/topics/t/forward?since=1", None)
-        assert status == 200
-        assert len(body) <= 0.8 * bodies
+        yield Synced(store, counting, proxy, given)
+
+
+def test_a_replica_far_behind_makes_one_request_and_the_store_gets_none(tmp_path: Path, synced: Synced) -> None:
+    store, counting, proxy, given = synced
+    given += world(tmp_path, 100, store)
+    look_at_remote(proxy.service)
+    with opened(tmp_path / "reader", proxy.store()) as (_, reader):
+        targets(proxy)
+        counting.counts.clear()
+        assert reader.replication.sync("t").commits == 100
+        [target] = targets(proxy)
+        assert target == "/topics/t/forward?since=2"
+        assert counting.counts.total() == 0
+        reader.replication.sync("t")  # no news
+        assert targets(proxy) == ["/topics/t/forward?since=102"]
+        assert counting.counts.total() == 0
+        assert values(reader, "t") == given
+        assert values(reader, "t", at="lsn:70") == given[:70]
+        assert len(reader.history.commits("t")) == 102
+    with opened(tmp_path / "reader", proxy.store()) as (_, reader):  # from the local copy
+        targets(proxy)
+        assert reader.history.snapshot("t").lsn == 102
+        assert targets(proxy) == []
+    bodies = sum(len(store.get(commit_key(_volume(tmp_path, store), lsn))) for lsn in range(3, 103))
+    status, _, body = proxy.ask("/topics/t/forward?since=2", None)
+    assert status == 200
+    assert len(body) <= 0.8 * bodies
     # A directory that leaves the proxy for the bucket goes on there, and may write.
     with opened(tmp_path / "reader", store) as (log, reader):
         world(tmp_path, 1, store)
@@ -136,35 +153,31 @@ def test_a_first_sync_reads_objects_and_the_next_one_asks_once_also_of_a_branch(
 
 
 @pytest.mark.parametrize("commits", [1, 40])
-def test_a_flip_of_any_byte_of_an_answer_is_found(tmp_path: Path, commits: int) -> None:
-    store = MemoryStore()
-    world(tmp_path, 2, store)
-    with proxied(tmp_path / "proxy", store, **QUIET) as proxy:
-        look_at_remote(proxy.service)
-        with opened(tmp_path / "reader", proxy.store()) as (_, reader):
-            reader.replication.sync("t")
-            world(tmp_path, commits, store)
-            look_at_remote(proxy.service)
-            size = len(proxy.ask("/topics/t/forward?since=2", None)[2])
-            for at in range(0, size, max(1, size // 60)):
-                proxy.spoil = _flipping(at)
-                with pytest.raises(CatalogError):
-                    reader.replication.sync("t")
-                assert reader.status.topic("t").lsn == 2
-            for change in (
-                lambda text: text.replace("5", "6", 1), lambda text: text.replace(" ", " 1", 1),
-                lambda text: text + "0", lambda _: "", lambda text: text.partition(" ")[2],
-            ):  # fmt: skip
-                proxy.spoil = _with_facts(change)
-                with pytest.raises(CatalogError):
-                    reader.replication.sync("t")
-                assert reader.status.topic("t").lsn == 2
-            proxy.spoil = lambda _, answer: Answer(200, answer.body[:-9], answer.headers) if answer else None
+def test_a_flip_of_any_byte_of_an_answer_is_found(tmp_path: Path, synced: Synced, commits: int) -> None:
+    proxy = synced.proxy
+    world(tmp_path, commits, synced.store)
+    look_at_remote(proxy.service)
+    with opened(tmp_path / "reader", proxy.store()) as (_, reader):
+        size = len(proxy.ask("/topics/t/forward?since=2", None)[2])
+        for at in range(0, size, max(1, size // 60)):
+            proxy.spoil = _flipping(at)
             with pytest.raises(CatalogError):
                 reader.replication.sync("t")
             assert reader.status.topic("t").lsn == 2
-            proxy.spoil = None
-            assert reader.replication.sync("t").commits == commits
+        for change in (
+            lambda text: text.replace("5", "6", 1), lambda text: text.replace(" ", " 1", 1),
+            lambda text: text + "0", lambda _: "", lambda text: text.partition(" ")[2],
+        ):  # fmt: skip
+            proxy.spoil = _with_facts(change)
+            with pytest.raises(CatalogError):
+                reader.replication.sync("t")
+            assert reader.status.topic("t").lsn == 2
+        proxy.spoil = lambda _, answer: Answer(200, answer.body[:-9], answer.headers) if answer else None
+        with pytest.raises(CatalogError):
+            reader.replication.sync("t")
+        assert reader.status.topic("t").lsn == 2
+        proxy.spoil = None
+        assert reader.replication.sync("t").commits == commits
 
 
 def _flipping(at: int) -> Callable[[Asked, Answer | None], Answer | None]:
@@ -361,18 +374,13 @@ class LyingStore(HttpStore):
         return replace(told, bodies=(with_checkpoint(body, short, Key("x")),))
 
 
-def test_a_directory_that_leaves_the_proxy_takes_no_list_of_it_along(tmp_path: Path) -> None:
-    store = MemoryStore()
-    world(tmp_path, 1, store)
-    with proxied(tmp_path / "proxy", store, **QUIET) as proxy:
-        look_at_remote(proxy.service)
-        with opened(tmp_path / "reader", proxy.store()) as (_, reader):
-            reader.replication.sync("t")
-        given = [b"value 0", *world(tmp_path, 40, store)]
-        look_at_remote(proxy.service)
-        with opened(tmp_path / "reader", LyingStore(proxy.url, attempts=1)) as (_, reader):
-            reader.replication.sync("t")
-            assert len(values(reader, "t")) == len(given) - 3
+def test_a_directory_that_leaves_the_proxy_takes_no_list_of_it_along(tmp_path: Path, synced: Synced) -> None:
+    store, _, proxy, given = synced
+    given += world(tmp_path, 40, store)
+    look_at_remote(proxy.service)
+    with opened(tmp_path / "reader", LyingStore(proxy.url, attempts=1)) as (_, reader):
+        reader.replication.sync("t")
+        assert len(values(reader, "t")) == len(given) - 3
     with opened(tmp_path / "reader", store) as (log, reader):
         reader.replication.sync("t")
         assert values(reader, "t") == given
@@ -425,25 +433,20 @@ def test_after_a_promotion_a_proxy_that_lags_moves_no_replica_back(tmp_path: Pat
                 assert values(reader, "t") == [b"one", b"other", b"three"]
 
 
-def test_an_answer_below_its_own_boundary_leaves_the_replica_where_it_is(tmp_path: Path) -> None:
-    store = MemoryStore()
-    world(tmp_path, 2, store)
-    with proxied(tmp_path / "proxy", store, **QUIET) as proxy:
-        look_at_remote(proxy.service)
-        with opened(tmp_path / "reader", proxy.store()) as (_, reader):
-            reader.replication.sync("t")
-        world(tmp_path, 2, store)
-        look_at_remote(proxy.service)
+def test_an_answer_below_its_own_boundary_leaves_the_replica_where_it_is(tmp_path: Path, synced: Synced) -> None:
+    proxy = synced.proxy
+    world(tmp_path, 2, synced.store)
+    look_at_remote(proxy.service)
 
-        class Passed(HttpStore):
-            def forward(self, name: str, since: int) -> Forward | None:
-                told = super().forward(name, since)
-                return told and replace(told, boundary=told.lsn + 1)
+    class Passed(HttpStore):
+        def forward(self, name: str, since: int) -> Forward | None:
+            told = super().forward(name, since)
+            return told and replace(told, boundary=told.lsn + 1)
 
-        with opened(tmp_path / "reader", Passed(proxy.url, attempts=1)) as (_, reader):
-            assert reader.replication.sync("t").lsn == 2
-        with opened(tmp_path / "reader", proxy.store()) as (_, reader):
-            assert reader.replication.sync("t").lsn == 4
+    with opened(tmp_path / "reader", Passed(proxy.url, attempts=1)) as (_, reader):
+        assert reader.replication.sync("t").lsn == 2
+    with opened(tmp_path / "reader", proxy.store()) as (_, reader):
+        assert reader.replication.sync("t").lsn == 4
 
 
 def test_a_list_that_came_damaged_is_read_past_the_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -471,20 +474,16 @@ def test_a_list_that_came_damaged_is_read_past_the_cache(tmp_path: Path, monkeyp
         assert proxy.store().get(key) == store.get(key)
 
 
-def test_a_write_through_a_proxy_leaves_no_commit_on_record(tmp_path: Path) -> None:
-    store = MemoryStore()
-    given = world(tmp_path, 2, store)
-    with proxied(tmp_path / "proxy", store, **QUIET) as proxy:
-        look_at_remote(proxy.service)
-        with opened(tmp_path / "reader", proxy.store()) as (_, reader):
-            reader.replication.sync("t")
-            for write in (reader.open_for_append, reader.replication.take_over):
-                with pytest.raises(AccessDenied, match="only reads"):
-                    write("t")
-        with LocalCatalog(tmp_path / "reader" / "catalog.db", read_only=True) as local:
-            handle = local.handle("t")
-        assert handle is not None
-        assert (handle.pending_lsn, handle.lsn) == (None, 2)
+def test_a_write_through_a_proxy_leaves_no_commit_on_record(tmp_path: Path, synced: Synced) -> None:
+    store, _, proxy, given = synced
+    with opened(tmp_path / "reader", proxy.store()) as (_, reader):
+        for write in (reader.open_for_append, reader.replication.take_over):
+            with pytest.raises(AccessDenied, match="only reads"):
+                write("t")
+    with LocalCatalog(tmp_path / "reader" / "catalog.db", read_only=True) as local:
+        handle = local.handle("t")
+    assert handle is not None
+    assert (handle.pending_lsn, handle.lsn) == (None, 2)
     given += world(tmp_path, 1, store)
     with opened(tmp_path / "reader", store) as (_, reader):
         assert reader.replication.sync("t").commits == 1
