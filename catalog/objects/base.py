@@ -234,6 +234,14 @@ class BehindProxy(ObjectStore, Protocol):
         """Return what follows the LSN `since` of a topic or branch; None if the proxy does not know the name."""
         ...
 
+    def await_forward(self, name: str, since: int, wait_s: int) -> Forward | None:
+        """Return the same once there is news, or after `wait_s` seconds. Makes one try."""
+        ...
+
+    def end_waits(self) -> None:
+        """End each `await_forward` at once, with `StoreUnreachable`, and let none begin. Any thread may call this."""
+        ...
+
     def past_cache(self) -> ObjectStore:
         """Return this store for reads that no cache answers: what it has of them is read again."""
         ...

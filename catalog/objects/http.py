@@ -10,19 +10,25 @@ HTTP-READ-1  Absence is an answer 404 with `seglog-error: NoSuchObject`. Another
 HTTP-READ-2  A write raises `AccessDenied` before any request. So no protocol of the catalog stands on a proxy.
 HTTP-READ-3  A request without an answer, or with 429, 502, 503 or 504, is sent again after a pause that grows. Each
     step of its socket looks at the time that is left for its command (catalog.objects.patience).
-HTTP-READ-4  An answer that is cut is no answer: its length is the one that its head says, or the request is repeated.
+HTTP-READ-4  A wait for news has connections of its own, and one try. `end_waits` shuts them, so that a stop waits for
+    no answer.
+HTTP-READ-5  An answer that is cut is no answer: its length is the one that its head says, or the request is repeated.
 """
 
 from __future__ import annotations
 
 import copy
 import json
+import socket
+import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
-from typing import Final
+from contextlib import suppress
+from typing import Any, Final
 from urllib.parse import urlencode
+from weakref import WeakSet
 
-from urllib3 import BaseHTTPResponse, Timeout, connection_from_url
+from urllib3 import BaseHTTPResponse, HTTPConnectionPool, Timeout, connection_from_url
 from urllib3.connection import HTTPConnection, HTTPSConnection
 from urllib3.exceptions import HTTPError, SSLError
 from xxhash import xxh3_64_hexdigest
@@ -80,6 +86,10 @@ class HttpStore(WrappedStore):
         self._headers: Mapping[str, str] = {}
         self._pool = connection_from_url(f"{parts.scheme}://{parts.netloc}", maxsize=_CONNECTIONS, block=True)
         self._pool.ConnectionCls = _SecureConnection if parts.scheme == "https" else _Connection
+        self._waits = connection_from_url(f"{parts.scheme}://{parts.netloc}", maxsize=_CONNECTIONS)
+        self._waits.ConnectionCls = _ended_by(self._pool.ConnectionCls, self._open_wait)
+        self._waiting = WeakSet[Any]()
+        self._is_over = threading.Event()
 
     @property
     def url(self) -> str:
@@ -155,8 +165,25 @@ class HttpStore(WrappedStore):
         return None
 
     def forward(self, name: str, since: int) -> Forward | None:
+        return self._forward(name, f"since={since}", self._pool)
+
+    def await_forward(self, name: str, since: int, wait_s: int) -> Forward | None:
+        return self._forward(name, f"since={since}&wait_s={wait_s}", self._waits)
+
+    def end_waits(self) -> None:
+        self._is_over.set()
+        for connection in tuple(self._waiting):
+            with suppress(OSError, AttributeError):  # it is closed, or closes now
+                connection.sock.shutdown(socket.SHUT_RDWR)
+
+    def _open_wait(self, connection: Any) -> None:
+        self._waiting.add(connection)
+        if self._is_over.is_set():
+            raise OSError("the waits have ended")
+
+    def _forward(self, name: str, query: str, pool: HTTPConnectionPool) -> Forward | None:
         try:
-            answer = self._ask("GET", f"/topics/{name}/forward?since={since}", name, accepts=_CONFLICT)
+            answer = self._ask("GET", f"/topics/{name}/forward?{query}", name, accepts=_CONFLICT, pool=pool)
         except NoSuchObject:
             return None
         if answer.status == _CONFLICT:
@@ -174,16 +201,25 @@ class HttpStore(WrappedStore):
             raise StoreUnreachable(self._url, f"its answer about {name} is none: {error!r}", _WRONG_URL) from error
 
     def close(self) -> None:
+        self.end_waits()
+        self._waits.close()
         self._pool.close()
 
     def _ask(
-        self, method: str, path: str, key: str, headers: Mapping[str, str] | None = None, *, accepts: int = 200
+        self,
+        method: str,
+        path: str,
+        key: str,
+        headers: Mapping[str, str] | None = None,
+        *,
+        accepts: int = 200,
+        pool: HTTPConnectionPool | None = None,
     ) -> BaseHTTPResponse:
         """Return the answer, which is a success or has the status `accepts`. Raises the errors of a store."""
         token = self._token()
         sent = {**self._headers, **(headers or {}), **({} if token is None else {"Authorization": f"Bearer {token}"})}
         with waiting(self._limit_s) as call:
-            answer = self._answered(method, self._prefix + path, sent, call)
+            answer = self._answered(method, self._prefix + path, sent, call, pool or self._pool)
             call.answered()
         if answer.status < 300 or answer.status == accepts:
             return answer
@@ -196,16 +232,17 @@ class HttpStore(WrappedStore):
             raise InvalidObject(key, "it ends before the bytes that were expected")
         raise StoreUnreachable(self._url, text, _WRONG_URL if answer.status in (400, 404, 405) else "see its log")
 
-    def _answered(self, method: str, target: str, headers: Mapping[str, str], call: Call) -> BaseHTTPResponse:
-        for tries in range(1, self._attempts + 1):
+    def _answered(
+        self, method: str, target: str, headers: Mapping[str, str], call: Call, pool: HTTPConnectionPool
+    ) -> BaseHTTPResponse:
+        attempts = 1 if pool is self._waits else self._attempts
+        for tries in range(1, attempts + 1):
             left_s = call.left_s()
             if left_s <= 0:
                 raise StoreUnreachable(self._url, _SILENT.format(call.limit_s))
             timeout = Timeout(connect=min(_CONNECT_S, left_s), read=min(self._timeout_s, left_s))
             try:
-                answer = self._pool.urlopen(
-                    method, target, headers=headers, retries=False, redirect=False, timeout=timeout
-                )
+                answer = pool.urlopen(method, target, headers=headers, retries=False, redirect=False, timeout=timeout)
             except SSLError as error:
                 raise StoreUnreachable(self._url, str(error), "is its certificate trusted here?") from error
             except (HTTPError, OSError) as error:
@@ -214,11 +251,22 @@ class HttpStore(WrappedStore):
                 if answer.status not in _TROUBLE:
                     return answer
                 cause = f"{answer.status} {_detail(answer)}".strip()
-            if tries < self._attempts:
+            if tries < attempts:
                 time.sleep(min(settled_writes.backoff_s(tries), max(0.0, call.left_s())))
         if call.left_s() <= 0:
             cause = f"{_SILENT.format(call.limit_s)}; {cause}"
         raise StoreUnreachable(self._url, cause)
+
+
+def _ended_by(kind: Any, begin: Callable[[Any], None]) -> Any:
+    """Return a class of connections that call `begin` when they are open."""
+
+    class Waiting(kind):  # type: ignore[misc]
+        def connect(self) -> None:
+            super().connect()
+            begin(self)
+
+    return Waiting
 
 
 def forward_sum(facts: str, body: bytes) -> str:

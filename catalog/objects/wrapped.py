@@ -56,6 +56,14 @@ class WrappedStore(ABC):
         inner = self.inner
         return self._call("get", name, lambda: inner.forward(name, since)) if is_behind_proxy(inner) else None
 
+    def await_forward(self, name: str, since: int, wait_s: int) -> Forward | None:
+        # Not through `_call`: a wait says nothing about the time that a request takes.
+        return self.inner.await_forward(name, since, wait_s) if is_behind_proxy(self.inner) else None
+
+    def end_waits(self) -> None:
+        if is_behind_proxy(self.inner):
+            self.inner.end_waits()
+
     def past_cache(self) -> ObjectStore:
         wrapped = copy.copy(self)
         wrapped.inner = past_cache(self.inner)

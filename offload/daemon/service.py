@@ -114,6 +114,8 @@ class Service:
             works=self.works,
         )
         self._background = Background(context, archive, self.quota)
+        if archive is not None:
+            self.stopping.listen(archive.replication.end_waits)
         self._be_proxy()
         replicas = self._background.replica_figures
         metrics.watch(DirectoryFigures(self.sync, archive, self.works, workers, replicas, clock.now_ms))

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from catalog import Handle
 from catalog.errors import NoSuchBranch
 from catalog.format import keys
-from catalog.objects.base import Forward
+from catalog.objects.base import Forward, is_behind_proxy
 from offload.errors import TopicFollowed
 from offload.format.topic_config import config_of
 from offload.handles import split_name
@@ -133,6 +133,29 @@ class ReplicationService(Owned):
             if handle is not None and self._context.handles.is_writer(handle):
                 self._parts.sync.fast_forward(name)
             return False
+
+    @property
+    def can_wait(self) -> bool:
+        """Return whether the remote is a proxy, which tells of news (`await_news`)."""
+        return is_behind_proxy(self._context.store)
+
+    @checked
+    def await_news(self, name: str, wait_s: int) -> bool | None:
+        """Wait until a proxy knows another commit of a replica than this directory, for `wait_s` seconds at most.
+
+        Return whether it does; None if the remote is no proxy, or if it does not follow the name. Takes no lock.
+        Raises what the store raises, once, and `StoreUnreachable` after `end_waits`.
+        """
+        handle, store = self._context.handles.find(name), self._context.store
+        if handle is None or not is_behind_proxy(store) or not self._replicas.is_replica(name):
+            return None
+        found = store.await_forward(name, handle.lsn, wait_s)
+        return None if found is None else found.vid != handle.vid or found.lsn > handle.lsn
+
+    def end_waits(self) -> None:
+        """End each `await_news` at once, and let none begin."""
+        if is_behind_proxy(self._context.store):
+            self._context.store.end_waits()
 
     @checked
     def reset(

@@ -21,6 +21,8 @@ DAEMON-2  The daemon logs and counts a failure, and tries again. A topic's offlo
 DAEMON-3  Once the daemon stops, no task looks again, and no work that waits for a thread begins. Running work stops at
     its next step. `close` waits for offloads, but no longer than its caller says: a store may never answer. Attempts
     stay on record, and the next start continues them.
+DAEMON-5  If the remote is a proxy, and the directory follows few topics, one thread waits for the news of each. A wait
+    that fails, or news that the sync does not find, let the next interval ask again. A stop ends the waits.
 DAEMON-4  If the clock goes back, by whatever amount, no task and no retry stalls: each comes within its interval
     (TRIGGER-4).
 """
@@ -88,6 +90,8 @@ class Background:
         """
         for task in self._tasks:
             task.cancel()
+        if self._replicas is not None:
+            self._replicas.end_waits()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         if self._offloads is not None:
             await self._offloads.ended(patience_s)

@@ -25,6 +25,8 @@ from seglog import SeglogError
 _LOCAL_GC_INTERVAL_MS = 600_000
 _SYNCS_AT_ONCE = 4
 _ASKED_FOR_MS = 60_000
+_MOST_WAITS = 8  # topics of a proxy that are waited for, each by a thread
+_WAIT_S = 20
 _NAMES_EVERY = 12  # sync intervals between two searches of a proxy for names
 _log = logging.getLogger("seglog.daemon")
 
@@ -91,6 +93,8 @@ class Replicas:
         self._archive = archive
         self._threads = context.threads.pool(_SYNCS_AT_ONCE, "seglog-replica")
         self._search_thread = context.threads.pool(1, "seglog-names")
+        self._wait_threads = context.threads.pool(_MOST_WAITS, "seglog-wait")
+        self._waits: dict[str, asyncio.Task[None]] = {}
         self._synced_at_ms: dict[str, int] = {}
         self._fresh_at_ms: dict[str, int] = {}  # of each replica, when its last sync succeeded
         self._searched_at_ms = 0
@@ -112,8 +116,41 @@ class Replicas:
             if is_over(self._synced_at_ms[name], interval_s * 1000, now_ms)
             and not self._archive.status.is_diverged(name)
             and not self._context.works.of(name).is_running  # an offload finds another writer by itself
+            and name not in self._waits
         ]
         await asyncio.gather(*map(self._sync, due))
+        if self._may_wait():
+            for name in due:
+                if name in self._fresh_at_ms and self._context.works.of(name).sync_error is None:
+                    self._waits[name] = asyncio.create_task(self._hear(name))
+
+    async def _hear(self, name: str) -> None:
+        """Wait for news of a replica of a proxy, and sync it at once, as long as that works (DAEMON-5)."""
+        try:
+            while self._may_wait():
+                has_news = await in_threads(self._wait_threads, self._archive.replication.await_news, name, _WAIT_S)
+                if has_news is None or (has_news and not await self._sync(name)):
+                    return
+                self._note_fresh(name)
+        except Exception as error:  # the sync of the next interval meets it, too, and tells
+            _log.debug("%s: the wait for news ended: %s", name, error)
+        finally:
+            del self._waits[name]
+
+    def _may_wait(self) -> bool:
+        is_few, interval_s = len(self._fresh_at_ms) <= _MOST_WAITS, self._context.settings().catalog.sync_interval_s
+        is_on = isinstance(interval_s, int) and not self._context.stopping.is_set()
+        return is_on and is_few and self._archive.replication.can_wait
+
+    def end_waits(self) -> None:
+        for task in self._waits.values():
+            task.cancel()
+
+    def _note_fresh(self, name: str) -> None:
+        now_ms, work = self._context.now_ms(), self._context.works.of(name)
+        if name in self._fresh_at_ms:
+            self._fresh_at_ms[name] = now_ms
+        self._synced_at_ms[name] = work.looked_at_ms = now_ms
 
     def _is_asked_for(self, name: str) -> bool:
         return not is_over(self._context.works.of(name).asked_at_ms, _ASKED_FOR_MS, self._context.now_ms())
@@ -149,13 +186,14 @@ class Replicas:
                 else:
                     works.of(name).sync_error = None
 
-    async def _sync(self, name: str) -> None:
-        context = self._context
+    async def _sync(self, name: str) -> bool:
+        """Sync a topic, and return whether it moved. A failure is on record."""
+        context, has_moved = self._context, False
         self._synced_at_ms[name] = context.now_ms()
         try:
-            await in_threads(self._threads, self._follow, name)
+            has_moved = await in_threads(self._threads, self._follow, name)
         except Stopping:
-            return
+            return False
         except Exception as error:
             context.works.of(name).sync_error = error
             context.metrics.failures.labels("sync").inc()
@@ -166,11 +204,12 @@ class Replicas:
                 self._fresh_at_ms[name] = context.now_ms()
             context.works.of(name).sync_error = None
             context.works.of(name).looked_at_ms = context.now_ms()
+        return has_moved
 
-    def _follow(self, name: str) -> None:
+    def _follow(self, name: str) -> bool:
         if self._context.stopping.is_set():  # this sync may have waited for its thread since then
             raise Stopping
-        self._archive.replication.follow(name)
+        return self._archive.replication.follow(name)
 
     def figures(self) -> Iterator[ReplicaFigures]:
         """Yield the lag of each replica, for the metrics."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import gc
 import json
 import threading
@@ -24,7 +25,7 @@ from catalog.format.keys import Key, boundary_key, commit_key
 from catalog.format.small_objects import encode_boundary
 from catalog.objects import MemoryStore
 from catalog.objects.base import Forward
-from catalog.objects.http import HttpStore
+from catalog.objects.http import HttpStore, forward_sum
 from catalog.objects.wrapped import T, WrappedStore
 from catalog.snapshot import checkpoint_of
 from offload.archive import Archive
@@ -37,6 +38,7 @@ from tests.seams.limits import Limit, set_limit
 from tests.seams.proxy import look_at_remote
 from tests.waiting import wait_until
 from tests.worlds.proxies import QUIET, FreshStore, Proxied, proxied
+from tests.worlds.services import serving, until
 
 
 def targets(proxy: Proxied) -> list[str]:
@@ -587,3 +589,66 @@ def test_a_follower_far_behind_costs_no_load_of_every_commit(tmp_path: Path, mon
         assert found is not None
         assert (len(found.bodies), sum(loaded)) == (2, 2)
         assert archive.replication.followed_from("absent", 0) is None
+
+
+# ---------------------------------------------------------------- replicas that wait
+
+
+def _waits(proxy: Proxied) -> int:
+    return int(_value(proxy.service.metrics.http_followers))
+
+
+def test_a_daemon_behind_a_proxy_hears_of_a_commit_at_once_and_a_stop_ends_its_wait(
+    tmp_path: Path, synced: Synced
+) -> None:
+    async def work() -> None:
+        async with serving(tmp_path / "reader", proxy.store(), None, CATALOG_SYNC_INTERVAL_S="3600") as reader:
+            archive = reader.archive
+            assert archive is not None
+            await until(lambda: _waits(proxy) == 1, "a wait")
+            for _ in range(2):
+                given.extend(world(tmp_path, 1, store))
+                targets(proxy)
+                await asyncio.to_thread(look_at_remote, proxy.service)
+                await until(lambda: values(archive, "t") == given, "the record")
+                await until(lambda: _waits(proxy) == 1, "the next wait")
+                asked = [target.partition("?")[2] for target in targets(proxy) if "/forward?" in target]
+                assert len(asked) == 2  # the sync, and the next wait
+            assert [each for each in threading.enumerate() if each.name.startswith("seglog-wait")]
+            begin = time.monotonic()
+        assert time.monotonic() - begin < 1
+
+    store, _, proxy, given = synced
+    asyncio.run(work())
+
+
+@pytest.mark.parametrize("is_lying", [False, True])
+def test_a_wait_that_fails_and_news_that_move_nothing_leave_the_replica_to_its_interval(
+    tmp_path: Path, synced: Synced, is_lying: bool
+) -> None:
+    store, _, proxy, given = synced
+
+    def spoil(asked: Asked, answer: Answer | None) -> Answer | None:
+        if "wait_s" not in asked.target or answer is None:
+            return answer
+        facts = answer.headers["seglog-forward"].split()
+        facts[1] = "99"  # news that the sync does not find
+        text = " ".join(facts[:3])
+        return Answer(204, b"", {"seglog-forward": f"{text} {forward_sum(text, b'')}"}) if is_lying else None
+
+    async def work() -> None:
+        interval = {"CATALOG_SYNC_INTERVAL_S": "1"}
+        async with serving(tmp_path / "reader", proxy.store(), None, **interval) as reader:
+            await until(lambda: any("wait_s" in asked.target for asked in proxy.asked), "a wait")
+            given.extend(world(tmp_path, 1, store))
+            await asyncio.to_thread(look_at_remote, proxy.service)
+            begin = time.monotonic()
+            archive = reader.archive
+            assert archive is not None
+            await until(lambda: values(archive, "t") == given, "the record")
+            spent_s = time.monotonic() - begin
+            assert sum("wait_s" in asked.target for asked in proxy.asked) <= 2 * (spent_s + 1)
+
+    proxy.asked.clear()
+    proxy.spoil = spoil
+    asyncio.run(work())
