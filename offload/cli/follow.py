@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from datetime import timedelta
@@ -56,7 +55,6 @@ def follow(
             interval_s=interval,
             variables=dict(os.environ),
             tenant=tenant_of(url, role_arn),
-            wait=time.sleep,
             on_progress=lambda done, total: tell("follow", total, done, "topics"),
         )
         return use.follow(directory, url, options)

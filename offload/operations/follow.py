@@ -12,14 +12,20 @@
 STANDBY-1  No failure is silent, and none ends the command: it is a result, and the next look comes after a back-off. A
     store that does not answer stops the look. Another failure of a topic holds up no other topic.
 STANDBY-2  A topic that this directory writes stays as it is: to push is not to follow.
+STANDBY-4  If the remote is a proxy, and the directory follows few topics, a thread waits for the news of each, and the
+    next look comes at once. Without news it comes after four intervals. A look that failed, or that woke for nothing,
+    is followed by a whole interval.
 STANDBY-3  With `once` there is one look, and its last failure is the error of the command.
 """
 
 from __future__ import annotations
 
+import math
 import random
+import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import field
 from pathlib import Path
 
@@ -42,6 +48,9 @@ from seglog.files.clock import SystemClock
 _NAMES_EVERY = 12
 """Looks between two searches for new topics: a search lists all names of the remote."""
 
+_MOST_WAITS = 8
+_WAIT_S = 20
+_INTERVALS = 4
 _STORE_IS_AWAY = (StoreUnreachable, NoSuchBucket)
 
 
@@ -135,15 +144,25 @@ class Follower:
         self._places = {name: _Place(archive.status.topic(name).head_seq) for name in archive.replication.replicas()}
         self._retries: dict[str | None, Retry] = {}
         self._looks = 0
-        self._has_looked = False
+        self._has_looked = self._has_moved = False
+        self._news = _News(archive)
 
     def away_s(self) -> float:
         """Return the time until the next look if the store is away, else 0."""
         return self._wait_s(None)
 
+    def rest(self, interval_s: float) -> None:
+        """Wait until the next look (STANDBY-4)."""
+        names, is_idle = self._archive.replication.replicas(), self._news.was_heard and not self._has_moved
+        if self._retries or is_idle or len(names) > _MOST_WAITS or not self._archive.replication.can_wait:
+            self._news.was_heard = False
+            time.sleep(max(interval_s, self.away_s()))
+        elif not self._news.hear(names, interval_s * _INTERVALS):
+            self._looks += _INTERVALS - 1  # so that searches come as often
+
     def look(self) -> Iterator[Recovered | TopicFollowed | TopicUnfollowed | LookFailed | Looked]:
         """Look at each topic, unless its failures ask for a longer wait (STANDBY-1)."""
-        self.error = None
+        self.error, self._has_moved = None, False
         try:
             self._search()
         except CatalogError as error:
@@ -156,7 +175,8 @@ class Follower:
 
     def _search(self) -> None:
         """Look for new topics and branches, at some of the looks."""
-        if self._looks % _NAMES_EVERY == 0:
+        if self._looks == 0 or self._looks >= _NAMES_EVERY:
+            self._looks = 0
             self._listed = frozenset(self._archive.branches.remote_names())
             self._names = sorted({*self._listed, *self._archive.replication.replicas()})
         self._looks += 1
@@ -203,6 +223,7 @@ class Follower:
             self._places[name] = _Place(state.head_seq, state.tail_after_time, time.monotonic())
             return state
         synced = self._archive.replication.sync(name)
+        self._has_moved |= synced.commits > 0
         followed = _followed(synced, place, self._now_at(synced, place))
         self._places[name] = _Place(followed.head_seq, followed.last_time, time.monotonic())
         return followed
@@ -253,6 +274,33 @@ class Follower:
         return 0.0 if retry is None else max(0.0, retry.due_s - time.monotonic())
 
 
+class _News:
+    """The waits for news of topics, each in a thread. `was_heard` is what the newest call of `hear` returned."""
+
+    def __init__(self, archive: Archive) -> None:
+        self.was_heard = False
+        self._archive = archive
+        self._waits: dict[str, threading.Thread] = {}
+        self._heard = threading.Event()
+
+    def hear(self, names: list[str], most_s: float) -> bool:
+        """Wait for news of one of the names, and for `most_s` at most. Return whether some came, or a wait failed."""
+        for name in names:
+            if name not in self._waits or not self._waits[name].is_alive():
+                self._waits[name] = threading.Thread(target=self._wait, args=(name, math.ceil(most_s)), daemon=True)
+                self._waits[name].start()
+        self.was_heard = self._heard.wait(most_s)
+        self._heard.clear()
+        return self.was_heard
+
+    def _wait(self, name: str, most_s: int) -> None:
+        has_news: bool | None = None
+        with suppress(seglog.SeglogError):  # the next look meets it, too, and tells
+            has_news = self._archive.replication.await_news(name, min(most_s, _WAIT_S))
+        if has_news is not False:
+            self._heard.set()
+
+
 def _followed(synced: Synced, place: _Place, now_at: tuple[int, Moment | None]) -> TopicFollowed:
     """Return what a look found. `now_at` are the seq and the time of the newest record here."""
     head_seq, last_time = now_at
@@ -289,14 +337,15 @@ class FollowOptions:
     """The options of `follow`. `variables` is the environment, which overrides settings. `tenant` has the role for the
     remote, and becomes the section [tenant] of a new directory.
 
-    `wait` waits so many seconds. `on_progress` gets the number of topics of the first look that are done, and of all.
+    `wait` waits so many seconds; None also waits for the news of a proxy. `on_progress` gets the number of topics of
+    the first look that are done, and of all.
     """
 
     once: bool = False
     interval_s: float = 5.0
     variables: Mapping[str, str] = field(default_factory=dict[str, str])
     tenant: TenantSettings | None = None
-    wait: Callable[[float], None] = time.sleep
+    wait: Callable[[float], None] | None = None
     on_progress: Callable[[int, int], None] = _ignore
 
 
@@ -324,7 +373,10 @@ def follow(
                 if follower.error is not None:
                     raise follower.error
                 return
-            options.wait(max(options.interval_s, follower.away_s()))
+            if options.wait is None:
+                follower.rest(options.interval_s)
+            else:
+                options.wait(max(options.interval_s, follower.away_s()))
 
 
 def made_for(directory: Path, url: str, variables: Mapping[str, str]) -> None:
@@ -356,6 +408,6 @@ def _prepared(directory: Path, url: str, options: FollowOptions, store: ObjectSt
                 raise
             retry = retry.after_failure(_FIRST_BACKOFF)
             yield LookFailed(None, str(error), retry.failures, retry.delay_s, None)
-            options.wait(retry.delay_s)
+            (options.wait or time.sleep)(retry.delay_s)
         else:
             return

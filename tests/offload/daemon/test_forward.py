@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
 
@@ -30,6 +31,8 @@ from catalog.objects.wrapped import T, WrappedStore
 from catalog.snapshot import checkpoint_of
 from offload.archive import Archive
 from offload.errors import NameDeleted
+from offload.operations.follow import FollowOptions, Looked, TopicFollowed, follow
+from offload.recovery import Recovered
 from offload.rights import Role, token_line
 from tests.answering import Answer, Asked
 from tests.faults.store import CountingStore, Fault, FaultyStore, unreachable
@@ -75,6 +78,10 @@ def synced(tmp_path: Path) -> Iterator[Synced]:
         with opened(tmp_path / "reader", proxy.store()) as (_, reader):
             reader.replication.sync("t")
         yield Synced(store, counting, proxy, given)
+        if _waits(proxy):  # the application does not hear that their clients have left
+            world(tmp_path, 1, store)
+            look_at_remote(proxy.service)
+            wait_until(lambda: not _waits(proxy))
 
 
 def test_a_replica_far_behind_makes_one_request_and_the_store_gets_none(tmp_path: Path, synced: Synced) -> None:
@@ -620,6 +627,28 @@ def test_a_daemon_behind_a_proxy_hears_of_a_commit_at_once_and_a_stop_ends_its_w
 
     store, _, proxy, given = synced
     asyncio.run(work())
+
+
+def test_follow_hears_of_a_commit_at_once_and_looks_seldom_without_one(tmp_path: Path, synced: Synced) -> None:
+    store, _, proxy, _ = synced
+    options = FollowOptions(interval_s=15)
+    found = follow(tmp_path / "standby", proxy.url, options, store=proxy.store())
+    begin = time.monotonic()
+    assert [type(each) for each in islice(found, 2)] == [Recovered, Looked]
+
+    def commit() -> None:
+        wait_until(lambda: _waits(proxy) == 1)
+        world(tmp_path, 1, store)
+        look_at_remote(proxy.service)
+
+    for lsn in (3, 4):
+        with ThreadPoolExecutor(1) as pool:
+            done = pool.submit(commit)
+            [look] = (each for each in islice(found, 2) if isinstance(each, TopicFollowed))
+            assert (look.lsn, look.commits) == (lsn, 1)
+            done.result()
+    found.close()  # type: ignore[attr-defined]
+    assert time.monotonic() - begin < 15
 
 
 @pytest.mark.parametrize("is_lying", [False, True])
