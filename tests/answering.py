@@ -7,6 +7,7 @@ import socket
 import ssl
 import threading
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from types import TracebackType
 
@@ -54,7 +55,8 @@ class AnsweringServer:
                 self.send_header("Content-Length", str(len(answer.body) if answer.length is None else answer.length))
                 self.end_headers()
                 if self.command != "HEAD":
-                    self.wfile.write(answer.body)
+                    with suppress(ConnectionError):  # the client has left
+                        self.wfile.write(answer.body)
                     self.close_connection |= answer.length is not None
 
             do_GET = do_PUT = do_POST = do_DELETE = do_HEAD = answer  # noqa: N815 - names of the base class

@@ -40,6 +40,7 @@ from tests.offload.replicas import opened, ship, values
 from tests.seams.limits import Limit, set_limit
 from tests.seams.proxy import look_at_remote
 from tests.waiting import wait_until
+from tests.worlds.clock import HandClock
 from tests.worlds.proxies import QUIET, FreshStore, Proxied, proxied
 from tests.worlds.services import serving, until
 
@@ -627,6 +628,32 @@ def test_a_daemon_behind_a_proxy_hears_of_a_commit_at_once_and_a_stop_ends_its_w
 
     store, _, proxy, given = synced
     asyncio.run(work())
+
+
+def test_a_daemon_that_waits_never_asks_beside_the_wait(tmp_path: Path, synced: Synced) -> None:
+    async def work() -> None:
+        clock, interval = HandClock(), {"CATALOG_SYNC_INTERVAL_S": "5"}
+        async with serving(tmp_path / "reader", synced.proxy.store(), clock, **interval):
+            await until(lambda: _waits(synced.proxy) == 1, "a wait")
+            targets(synced.proxy)
+            clock.ms += 60_000
+            await asyncio.sleep(0.1)  # some looks of the background
+            assert targets(synced.proxy) == []
+
+    asyncio.run(work())
+
+
+def test_follow_looks_at_once_after_a_wait_that_failed(tmp_path: Path, synced: Synced) -> None:
+    class Deaf(HttpStore):
+        def await_forward(self, name: str, since: int, wait_s: int) -> Forward | None:
+            raise StoreUnreachable(self.url, f"it tells nothing of {name} after {since} in {wait_s} s")
+
+    store = Deaf(synced.proxy.url, attempts=1)
+    found = follow(tmp_path / "standby", synced.proxy.url, FollowOptions(interval_s=15), store=store)
+    begin = time.monotonic()
+    assert [type(each) for each in islice(found, 4)] == [Recovered, Looked, TopicFollowed, Looked]
+    assert time.monotonic() - begin < 10
+    found.close()  # type: ignore[attr-defined]
 
 
 def test_follow_hears_of_a_commit_at_once_and_looks_seldom_without_one(tmp_path: Path, synced: Synced) -> None:
