@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import time
 from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
@@ -84,8 +85,8 @@ def test_the_answer_names_the_state_so_that_the_next_page_is_of_the_same(world: 
     assert shown(first + get(proxy, f"at={at}&from={start}")[2]) == ["one", "three", "four", "five"]
     assert get(proxy, "at=seq:2")[1]["seglog-at"] == "seq:2"
     deleted_ms = archive.history.commit("t", "lsn:2").commit.created_at_ms
-    time = datetime.fromtimestamp(deleted_ms / 1000, UTC).isoformat().replace("+", "%2B")
-    assert get(proxy, f"at={time}")[1]["seglog-at"] == f"lsn:2@{vid}"
+    deleted = datetime.fromtimestamp(deleted_ms / 1000, UTC).isoformat().replace("+", "%2B")
+    assert get(proxy, f"at={deleted}")[1]["seglog-at"] == f"lsn:2@{vid}"
     status, headers, _ = get(proxy, "at=lsn:1", method="HEAD")
     assert (status, headers["seglog-earliest"], headers["seglog-head"]) == (200, "1", "3")
     assert "seglog-epoch" not in headers  # that of now says nothing of then
@@ -127,10 +128,14 @@ def test_a_topic_of_the_daemon_with_records_that_no_commit_has(tmp_path: Path) -
         topic.append([b"one", b"two"], tag="a")
         topic.seal()
         archive.offload("t")
+        time.sleep(0.002)
         topic.append([b"three", b"four"], tag="b")
         for at in ("seq:3", "lsn:1", "head", "head~1"):
             assert shown(get(proxy, f"at={at}")[2]) == [value.decode() for value in values(archive, "t", at=at)]
         assert shown(get(proxy, "at=seq:3&tag=b")[2]) == ["three"]
+        second = next(topic.read(2))
+        assert isinstance(second, seglog.Record)
+        assert shown(get(proxy, f"at=seq:3&until_ms={second.ts_ms}")[2]) == ["one", "two"]
         assert shown(get(proxy, "at=seq:3&tail=2")[2]) == ["two", "three"]
 
 
