@@ -166,6 +166,7 @@ CALLS = {
     "ReplicationService.is_replica": _of_name("replication.is_replica"),
     "StatusService.is_unfinished": _of_name("status.is_unfinished"),
     "HistoryService.bounds": _of_name("history.bounds", {"at": "text"}, at="seq:3"),
+    "ReplicationService.await_news": _of_name("replication.await_news", {"wait_s": "whole"}, wait_s=1),
     "ReplicationService.newest": _of_name("replication.newest"),
     "ReplicationService.changed_since": _of_name("replication.changed_since", {"epoch": "whole"}, epoch=1),
     "ReplicationService.follower": _of_name(
