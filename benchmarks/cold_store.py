@@ -28,12 +28,22 @@ from offload.read.chunk_fetcher import in_order
 from offload.read.cold_reader import ColdReader
 from offload.wiring import open_store
 
-__all__ = ["FIRST_BYTE_MS", "MB_PER_S", "RECORD_BYTES", "Cold", "cold_topic", "plain_gets", "stores"]
+__all__ = [
+    "BUCKET",
+    "FIRST_BYTE_MS",
+    "MB_PER_S",
+    "RECORD_BYTES",
+    "Cold",
+    "at_endpoint",
+    "cold_topic",
+    "plain_gets",
+    "stores",
+]
 
 TOPIC = "bench"
 RECORD_BYTES = 1024
 FIRST_BYTE_MS, MB_PER_S = 30, 85
-_BUCKET = "bench"
+BUCKET = "bench"
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,6 +112,13 @@ def plain_gets(store: ObjectStore, cold: Cold, length: int, size_bytes: int, at_
 
 def _s3(endpoint: str) -> ObjectStore:
     """Open a client. It keeps the endpoint and the credentials of the moment of opening."""
+    with at_endpoint(endpoint):
+        return open_store(f"s3://{BUCKET}")
+
+
+@contextmanager
+def at_endpoint(endpoint: str) -> Iterator[None]:
+    """Let the AWS environment of this process point to a server on loopback."""
     before = dict(os.environ)
     os.environ.update(
         AWS_ENDPOINT_URL=endpoint,
@@ -110,7 +127,7 @@ def _s3(endpoint: str) -> ObjectStore:
         AWS_DEFAULT_REGION="us-east-1",
     )
     try:
-        return open_store(f"s3://{_BUCKET}")
+        yield
     finally:
         os.environ.clear()
         os.environ.update(before)
@@ -124,7 +141,7 @@ def _copy_to(endpoint: str, cold: Cold) -> None:
         aws_secret_access_key=PASSWORD,
         region_name="us-east-1",
     )
-    client.create_bucket(Bucket=_BUCKET)
+    client.create_bucket(Bucket=BUCKET)
     for key in (cold.key, keys.index_key(cold.view.vid, cold.view.ref.sid)):
-        client.upload_file(str(cold.directory / key), _BUCKET, key)
+        client.upload_file(str(cold.directory / key), BUCKET, key)
     client.close()

@@ -24,13 +24,17 @@ class Daemon:
 
 
 @contextmanager
-def running(directory: Path, **variables: str) -> Iterator[Daemon]:
-    """Run `seglog serve`, and stop it at the end. A new directory is made first. `variables` have no prefix SEGLOG_."""
-    if not directory.exists():
+def running(directory: Path, *, proxy: str | None = None, **variables: str) -> Iterator[Daemon]:
+    """Run `seglog serve`, and stop it at the end. A new directory is made first. `variables` have no prefix SEGLOG_.
+
+    With `proxy`, the daemon is a proxy of that remote.
+    """
+    if proxy is None and not directory.exists():
         subprocess.run([*_COMMAND, str(directory), "init"], check=True, stdout=subprocess.DEVNULL)
     given = {"SEGLOG_SERVE_PORT": "0", **{f"SEGLOG_{name}": text for name, text in variables.items()}}
+    options = () if proxy is None else ("--proxy", proxy)
     process = subprocess.Popen(
-        [*_COMMAND, str(directory), "serve"], env={**os.environ, **given}, stderr=subprocess.PIPE, text=True
+        [*_COMMAND, str(directory), "serve", *options], env={**os.environ, **given}, stderr=subprocess.PIPE, text=True
     )
     assert process.stderr is not None
     try:
