@@ -1,7 +1,7 @@
 """One request of a connection and its answer, as ASGI has them.
 
     an answer                          on the wire
-    with a length                      its head and the first piece of its body in one write
+    with a length                      its head and the first piece of its body, in one write if that is short
     without a length                   its head at once, and then chunks
     to HTTP/1.0, without a length      its head, its body, and the end of the connection
     to HEAD, or 204 or 304             its head alone
@@ -23,6 +23,7 @@ from offload.daemon.asgi import App, Message, Scope
 _NO_BODY = frozenset({204, 304})
 _PHRASES = {each.value: each.phrase for each in http.HTTPStatus}
 _FAILED = b"Internal Server Error"
+_LONG_BYTES = 64 * 1024
 _log = logging.getLogger("seglog.daemon")
 
 
@@ -173,5 +174,8 @@ class Exchange:
 
     def _write(self, body: bytes) -> None:
         head, self._head = self._head, b""
-        if head or body:
+        if len(body) > _LONG_BYTES:  # to join a long body costs more than a write of its own
+            self._transport.write(head)
+            self._transport.write(body)
+        elif head or body:
             self._transport.write(head + body)

@@ -132,7 +132,7 @@ class ProxyObjects:
             slices, outcome = self._fetched(key, numbers, size, is_fresh=True), FETCHED
         else:
             slices, outcome = self._slices(key, numbers, size)
-        body = b"".join(slices[number] for number in numbers)
+        body = slices[first] if len(numbers) == 1 else b"".join(slices[number] for number in numbers)
         return body[start - first * SLICE_BYTES : end - first * SLICE_BYTES], outcome
 
     def _shows(self, rights: Rights, key: str) -> bool:
@@ -161,6 +161,8 @@ class ProxyObjects:
         """Return slices by number. Fetch those that neither the cache has nor another reader fetches (PROXY-4)."""
         found = {number: body for number in numbers if (body := self._cached(key, number, size)) is not None}
         missing = [number for number in numbers if number not in found]
+        if not missing:
+            return found, CACHED
         with self._lock:
             others = {number: self._flights.get(_name(key, number)) for number in missing}
             own = [number for number, flight in others.items() if flight is None]
@@ -175,7 +177,7 @@ class ProxyObjects:
         for number, other in others.items():
             if other is not None:
                 found[number] = other.result() or self._fetched(key, [number], size)[number]
-        return found, FETCHED if own else SHARED if missing else CACHED
+        return found, FETCHED if own else SHARED
 
     def _fetched(self, key: Key, numbers: Sequence[int], size: int, *, is_fresh: bool = False) -> dict[int, bytes]:
         """Fetch slices, neighbours with one GET, and give them to the cache."""

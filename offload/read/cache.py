@@ -251,10 +251,13 @@ class ChunkCache(Owned):
             self._policy.use(name)
             body = self._arriving.get(name)
             stored_length = self._lengths.get(name)
-        if body is None and stored_length is not None:
-            body = self._read(name, stored_length)
-        if body is not None and xxh3 is None:
-            body, xxh3 = body[:-8], int.from_bytes(body[-8:])
+        seal, own_bytes = b"", 8 if xxh3 is None else 0
+        if body is not None and own_bytes:
+            body, seal = body[:-own_bytes], body[-own_bytes:]
+        elif body is None and stored_length is not None:
+            body, seal = self._read(name, stored_length, own_bytes)
+        if xxh3 is None:
+            xxh3 = int.from_bytes(seal)
         is_hit = body is not None and len(body) == length and xxh3_64_intdigest(body) == xxh3
         with self._lock:
             self.hits += is_hit
@@ -337,12 +340,14 @@ class ChunkCache(Owned):
     def _path(self, name: Name, length: int) -> Path:
         return self._directory / f"{name[0].hex()}-{name[1]:x}-{length:x}"
 
-    def _read(self, name: Name, length: int) -> bytes | None:
+    def _read(self, name: Name, length: int, own_bytes: int) -> tuple[bytes | None, bytes]:
+        """Return an entry without its last `own_bytes`, and these. Two reads cost less than a copy of the first part."""
         path = self._path(name, length)
         try:
             fd = self._files.open(path, os.O_RDONLY | os.O_NOFOLLOW)
             try:
-                return self._files.pread(fd, length, 0)
+                body = self._files.pread(fd, length - own_bytes, 0)
+                return body, self._files.pread(fd, own_bytes, length - own_bytes) if own_bytes else b""
             finally:
                 self._files.close(fd)
         except FileNotFoundError:  # evicted by another thread, or removed by hand
@@ -350,7 +355,7 @@ class ChunkCache(Owned):
         except OSError as error:
             _log.warning("cannot read %s, dropped: %s", path, error)
             self.drop(name)
-        return None
+        return None, b""
 
     def _write(self, path: Path, body: bytes) -> bool:
         temporary = self._directory / f"{_TEMPORARY}{os.urandom(8).hex()}"

@@ -40,7 +40,9 @@ class ShortAnswer(Response):
         await send({"type": "http.response.body", "body": self.body})
 
 
-class _Streamed(StreamingResponse):
+class Streamed(StreamingResponse):
+    """An answer in pieces, whose body may break off."""
+
     async def stream_response(self, send: Send) -> None:
         try:
             await super().stream_response(send)
@@ -120,4 +122,4 @@ async def begun(
         finally:
             await body.aclose()
 
-    return _Streamed(whole(), status, media_type=media_type, headers=headers())
+    return Streamed(whole(), status, media_type=media_type, headers=headers())

@@ -11,6 +11,7 @@ import logging
 import re
 from collections.abc import AsyncGenerator
 from contextlib import suppress
+from functools import partial
 
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
@@ -20,7 +21,7 @@ from catalog.format.keys import Key, is_fixed
 from catalog.objects.base import ObjectInfo
 from catalog.objects.http import ERROR_HEADER, OBJECT_HEADER, PAGE_KEYS
 from offload.daemon.http import operations as api
-from offload.daemon.http.answers import BrokenOff, begun
+from offload.daemon.http.answers import BrokenOff, Streamed
 from offload.daemon.http.parameters import query_of, whole
 from offload.daemon.problems import answer_of
 from offload.daemon.proxy import CACHED, FETCHED, PIECE_BYTES, SHARED, ProxyObjects
@@ -119,20 +120,52 @@ class _Objects:
         query_of(request)
         raw: bytes = request.scope.get("raw_path") or request.scope["path"].encode()
         text = raw.partition(b"?")[0].decode("latin-1").removeprefix("/objects/")
-        objects, pool = check_proxy(self._service), self._service.cold_reads
+        objects = check_proxy(self._service)
         keep_open(request.scope)
         try:
-            key: Key = await in_threads(pool, objects.checked, rights_of(request.scope), text)
-            if request.method == "HEAD":
-                return self._facts(await in_threads(pool, objects.store.head, key))
-            span = _RANGE.fullmatch(request.headers.get("range", ""))
-            if is_fixed(key):
-                return await self._from_slices(request, objects, key, span)
-            return await in_threads(pool, self._passed, objects, key, span)  # type: ignore[no-any-return]
+            return await in_threads(self._service.cold_reads, self._answer, objects, request, text)  # type: ignore[no-any-return]
         except NoSuchObject:
             return absent(NoSuchObject(text))  # PROXY-2: nothing tells an absent key from a foreign one
         except (AccessDenied, StoreUnreachable) as error:
             raise of_store(error) from error
+
+    def _answer(self, objects: ProxyObjects, request: Request, text: str) -> Response:
+        """Return the answer, with its first piece if it has some, so that a range takes one turn of threads."""
+        key = objects.checked(rights_of(request.scope), text)
+        if request.method == "HEAD":
+            return self._facts(objects.store.head(key))
+        span = _RANGE.fullmatch(request.headers.get("range", ""))
+        if not is_fixed(key):
+            return self._passed(objects, key, span)
+        size = objects.size_of(key)
+        place = _place(span, size)
+        start, end = place or (0, size)
+        is_fresh = "no-cache" in request.headers.get("cache-control", "")
+        headers = {"accept-ranges": "bytes", **({} if place is None else _range_of(start, end, size))}
+        status = 200 if place is None else 206
+        first, outcome = objects.read(key, start, min(end, start + PIECE_BYTES), is_fresh=is_fresh)
+        if len(first) == end - start:
+            self._service.metrics.proxied(outcome, len(first))
+            return Response(first, status, headers, _TYPE)
+        rest = self._rest(objects, key, range(start, end), first, outcome, is_fresh=is_fresh)
+        return Streamed(rest, status, {**headers, "content-length": str(end - start)}, _TYPE)
+
+    async def _rest(
+        self, objects: ProxyObjects, key: Key, span: range, first: bytes, outcome: str, *, is_fresh: bool
+    ) -> AsyncGenerator[bytes]:
+        """Yield the first piece, and read the others (OBJECTS-2)."""
+        yield first
+        outcomes = {outcome}
+        for at in range(span.start + PIECE_BYTES, span.stop, PIECE_BYTES):
+            read = partial(objects.read, key, at, min(span.stop, at + PIECE_BYTES), is_fresh=is_fresh)
+            try:
+                body, outcome = await in_threads(self._service.cold_reads, read)
+            except Exception as error:
+                raise BrokenOff from error
+            outcomes.add(outcome)
+            yield body
+        worst = next(each for each in (FETCHED, SHARED, CACHED) if each in outcomes)
+        self._service.metrics.proxied(worst, len(span))
 
     def _facts(self, info: ObjectInfo) -> Response:
         self._service.metrics.proxied(_PASSED, 0)
@@ -155,34 +188,6 @@ class _Objects:
             headers = {"etag": stored.etag} if place is None else _range_of(*place, len(stored.body))
         self._service.metrics.proxied(_PASSED, len(body))
         return Response(body, 206 if "content-range" in headers else 200, headers, _TYPE)
-
-    async def _from_slices(
-        self, request: Request, objects: ProxyObjects, key: Key, span: re.Match[str] | None
-    ) -> Response:
-        pool, size = self._service.cold_reads, await in_threads(self._service.cold_reads, objects.size_of, key)
-        place = _place(span, size)
-        start, end = place or (0, size)
-        is_fresh = "no-cache" in request.headers.get("cache-control", "")
-
-        async def pieces() -> AsyncGenerator[bytes]:
-            outcomes = {CACHED}
-            for at in range(start, end, PIECE_BYTES):
-                try:
-                    body, outcome = await in_threads(
-                        pool, lambda at=at: objects.read(key, at, min(end, at + PIECE_BYTES), is_fresh=is_fresh)
-                    )
-                except Exception as error:
-                    if at == start:
-                        raise
-                    raise BrokenOff from error
-                outcomes.add(outcome)
-                yield body
-            worst = next(each for each in (FETCHED, SHARED, CACHED) if each in outcomes)
-            self._service.metrics.proxied(worst, end - start)
-
-        headers = {"content-length": str(end - start), "accept-ranges": "bytes"}
-        headers |= {} if place is None else _range_of(start, end, size)
-        return await begun(request, pieces(), _TYPE, lambda: headers, 200 if place is None else 206)
 
 
 def _place(span: re.Match[str] | None, size: int) -> tuple[int, int] | None:
