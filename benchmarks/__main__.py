@@ -42,6 +42,7 @@ NAMES = (
     "http-body",
     "small-streams",
     "tenant-credentials",
+    "proxy",
 )
 
 

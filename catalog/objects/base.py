@@ -242,6 +242,10 @@ class BehindProxy(ObjectStore, Protocol):
         """End each `await_forward` at once, with `StoreUnreachable`, and let none begin. Any thread may call this."""
         ...
 
+    def followed(self) -> Sequence[str]:
+        """Return the topics and branches that the proxy follows, and that the client may read."""
+        ...
+
     def past_cache(self) -> ObjectStore:
         """Return this store for reads that no cache answers: what it has of them is read again."""
         ...

@@ -22,7 +22,7 @@ import json
 import socket
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, Final
 from urllib.parse import urlencode
@@ -199,6 +199,13 @@ class HttpStore(WrappedStore):
             return Forward(Vid.parse(vid), int(lsn), int(boundary), tuple(bodies))
         except (KeyError, ValueError, InvalidKey) as error:
             raise StoreUnreachable(self._url, f"its answer about {name} is none: {error!r}", _WRONG_URL) from error
+
+    def followed(self) -> Sequence[str]:
+        answer = self._ask("GET", "/topics", "")
+        try:
+            return [str(name) for name in json.loads(answer.data)["topics"]]
+        except (KeyError, ValueError, TypeError) as error:
+            raise StoreUnreachable(self._url, f"its answer about topics is none: {error!r}", _WRONG_URL) from error
 
     def close(self) -> None:
         self.end_waits()

@@ -64,6 +64,10 @@ class WrappedStore(ABC):
         if is_behind_proxy(self.inner):
             self.inner.end_waits()
 
+    def followed(self) -> Sequence[str]:
+        inner = self.inner
+        return self._call("list", "", inner.followed) if is_behind_proxy(inner) else ()
+
     def past_cache(self) -> ObjectStore:
         wrapped = copy.copy(self)
         wrapped.inner = past_cache(self.inner)

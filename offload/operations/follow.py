@@ -174,11 +174,12 @@ class Follower:
         yield Looked(len(self._places), sum(1 for name in self._retries if name is not None))
 
     def _search(self) -> None:
-        """Look for new topics and branches, at some of the looks."""
+        """Look for new topics and branches, at some of the looks. After the first one, ask a proxy for what it knows."""
         if self._looks == 0 or self._looks >= _NAMES_EVERY:
+            names = self._archive.branches.remote_names(from_proxy=self._looks > 0)
             self._looks = 0
-            self._listed = frozenset(self._archive.branches.remote_names())
-            self._names = sorted({*self._listed, *self._archive.replication.replicas()})
+            self._listed |= {*names}
+            self._names = sorted({*names, *self._archive.replication.replicas()})
         self._looks += 1
 
     def _look_at_all(self) -> Iterator[Recovered | TopicFollowed | TopicUnfollowed | LookFailed]:

@@ -341,7 +341,7 @@ class ChunkCache(Owned):
         return self._directory / f"{name[0].hex()}-{name[1]:x}-{length:x}"
 
     def _read(self, name: Name, length: int, own_bytes: int) -> tuple[bytes | None, bytes]:
-        """Return an entry without its last `own_bytes`, and these. Two reads cost less than a copy of the first part."""
+        """Return an entry without its last `own_bytes`, and these. Two reads cost less than a copy of the rest."""
         path = self._path(name, length)
         try:
             fd = self._files.open(path, os.O_RDONLY | os.O_NOFOLLOW)

@@ -14,6 +14,7 @@ from catalog import MAIN, Branch
 from catalog.errors import NoSuchBranch, NoSuchObject, NoSuchTag, TagExists
 from catalog.format import keys
 from catalog.format.control import Tag, full_name
+from catalog.objects.base import is_behind_proxy
 from catalog.refs.branch import Distance
 from catalog.refs.state_names import HeldPin, NamedTag, Pins
 from offload.errors import OpenBranch
@@ -36,6 +37,7 @@ class BranchService(Owned):
         context = parts.context
         self._log = context.log
         self._branches = context.branches
+        self._store = context.store
         self._clock = context.clock
         self._parts = parts
 
@@ -61,8 +63,13 @@ class BranchService(Owned):
         """Return how far each branch and its parent have moved since the fork."""
         return self._branches.distances(branches)
 
-    def remote_names(self) -> Sequence[str]:
-        """Return the names of all topics and branches in the remote, ascending, deleted branches included."""
+    def remote_names(self, *, from_proxy: bool = False) -> Sequence[str]:
+        """Return the names of all topics and branches in the remote, ascending, deleted branches included.
+
+        With `from_proxy` they are those that a proxy follows, if the remote is one: it asks the store for nothing.
+        """
+        if from_proxy and is_behind_proxy(self._store):
+            return self._store.followed()
         return sorted(full_name(topic, branch) for topic, branch in self._branches.names())
 
     @checked

@@ -365,6 +365,27 @@ def test_a_daemon_that_writes_answers_at_its_own_commit(tmp_path: Path) -> None:
         assert (report["status"], report["title"]) == (400, "InvalidOption")
 
 
+def test_a_follower_asks_the_proxy_for_new_names_and_the_store_gets_no_request(tmp_path: Path) -> None:
+    store = MemoryStore()
+    world(tmp_path, 1, store)
+    counting = CountingStore(store)
+    with proxied(tmp_path / "proxy", counting, **QUIET) as proxy:
+        look_at_remote(proxy.service)
+        options = FollowOptions(wait=lambda _: None)
+        looks = follow(tmp_path / "reader", proxy.url, options, store=proxy.store())
+        assert isinstance(next(looks), Recovered)
+        counting.counts.clear()
+        for _ in range(13):  # up to the second search
+            while not isinstance(found := next(looks), Looked):
+                assert isinstance(found, Recovered | TopicFollowed)
+        assert counting.counts.total() == 0
+        with opened(tmp_path / "writer", store) as (log, archive):
+            ship(archive, log, "new", b"one")
+        look_at_remote(proxy.service)
+        named = [next(looks) for _ in range(30)]
+        assert ["new"] == [found.topic for found in named if isinstance(found, Recovered)]
+
+
 # ---------------------------------------------------------------- what a proxy says, and what the bucket has
 
 
