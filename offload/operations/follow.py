@@ -174,7 +174,7 @@ class Follower:
         yield Looked(len(self._places), sum(1 for name in self._retries if name is not None))
 
     def _search(self) -> None:
-        """Look for new topics and branches, at some of the looks. After the first one, ask a proxy for what it knows."""
+        """Look for new topics and branches, at some of the looks. After the first one, a proxy tells what it knows."""
         if self._looks == 0 or self._looks >= _NAMES_EVERY:
             names = self._archive.branches.remote_names(from_proxy=self._looks > 0)
             self._looks = 0
