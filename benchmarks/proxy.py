@@ -20,6 +20,7 @@ import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing, contextmanager
+from functools import partial
 from pathlib import Path
 
 from benchmarks import daemon
@@ -58,13 +59,12 @@ def run(options: Options) -> Report:
     shutil.rmtree(place, ignore_errors=True)
     place.mkdir(parents=True)
     try:
-        found = rows(place / "followers", Crowd(3, 2, 3, 20) if options.quick else Crowd())
+        found = rows(place / "followers", Crowd(3, 2, 3, 20, 1) if options.quick else Crowd())
         size_mib = options.size_mib if options.quick else 4 * options.size_mib
         cold = cold_topic(place / "scans", size_mib)
         for what, read in (("chunks", chunks), ("GETs", _gets)):
             found += _cold_scans(options, place / what, what, read, cold)
-        for connections in CONNECTIONS:
-            found += _warm_scans(options, place / f"warm-{connections}", connections, cold)
+        found += _warm_scans(options, place / "warm", cold)
     finally:
         shutil.rmtree(place)
     return Report(
@@ -127,10 +127,11 @@ def _gets(store: ObjectStore, cold: Cold) -> int:
     return plain_gets(store, cold, cold.view.ref.data_length, 4 * _MIB, 1)
 
 
-def _warm_scans(options: Options, place: Path, connections: int, cold: Cold) -> list[Row]:
+def _warm_scans(options: Options, place: Path, cold: Cold) -> list[Row]:
     length = cold.view.ref.data_length
     ranges = [range(start, min(start + _MIB, length)) for start in range(0, length, _MIB)]
     missing: dict[str, str] = {}
+    found: list[Row] = []
     with ExitStack() as stack:
         origin = stack.enter_context(serving(cold.directory))
         stack.enter_context(at_endpoint(origin))
@@ -140,17 +141,19 @@ def _warm_scans(options: Options, place: Path, connections: int, cold: Cold) -> 
             servers["nginx"] = stack.enter_context(nginx.running(place / "nginx", origin)), f"/{BUCKET}/{cold.key}"
         except Unavailable as reason:
             missing["nginx"] = str(reason)
-
-        def scan(port: int, path: str) -> Figures:
-            elapsed_s = _timed(lambda: get_all(port, path, ranges, connections))
-            return {"mb_per_s": length / elapsed_s / _MB}
-
-        label = f"warm scan, {connections} connections" if connections > 1 else "warm scan, 1 connection"
-        subjects = {name: lambda where=where: scan(*where) for name, where in servers.items()}
-        rounds = in_turns(subjects, rounds=options.rounds, label=label)
+        for connections in CONNECTIONS:
+            label = f"warm scan, {connections} connection{'s' if connections > 1 else ''}"
+            subjects = {
+                name: partial(_warm_scan, port, path, ranges, connections) for name, (port, path) in servers.items()
+            }
+            rounds = in_turns(subjects, rounds=options.rounds, label=label)
+            named, aims = Rounds(rounds.by_subject, missing), (Aim(_AS_NGINX, "nginx"),)
+            found += compare(named, label, "MB/s", "mb_per_s", "nginx", more_is_better=True, aims=aims)
         if taken(origin).requests["GET segments"] > len(servers) * len(ranges):
             raise RuntimeError("a scan was not warm: the figure would be wrong")
-    aims = (Aim(_AS_NGINX, "nginx"),)
-    return compare(
-        Rounds(rounds.by_subject, missing), label, "MB/s", "mb_per_s", "nginx", more_is_better=True, aims=aims
-    )
+    return found
+
+
+def _warm_scan(port: int, path: str, ranges: list[range], connections: int) -> Figures:
+    elapsed_s = _timed(lambda: get_all(port, path, ranges, connections))
+    return {"mb_per_s": sum(map(len, ranges)) / elapsed_s / _MB}

@@ -33,20 +33,20 @@ __all__ = ["Crowd", "rows"]
 
 _HOUR_LOOKS = 720  # one in 5 s, the default of `catalog.sync_interval_s` and of `seglog follow`
 _HOUR_COMMITS = 1_000
-_LOOK_S = 2
 _LIMIT_S = 60.0
 
 
 @dataclass(frozen=True, slots=True)
 class Crowd:
     """`idle_looks` and `busy_looks` are the looks of each follower that are counted. `behind` are the commits of which
-    a follower hears at once.
+    a follower hears at once. The proxy looks every `look_s`, which leaves the followers time for a look each.
     """
 
     followers: int = 100
     idle_looks: int = 24
     busy_looks: int = 36
     behind: int = 1_000
+    look_s: int = 2
 
 
 class _Follower:
@@ -127,7 +127,7 @@ def rows(place: Path, crowd: Crowd) -> list[Row]:
         with at_endpoint(origins[0]):
             direct = stack.enter_context(closing(open_store(f"s3://{BUCKET}")))
         with at_endpoint(origins[1]):
-            given = {"CATALOG_SYNC_INTERVAL_S": str(_LOOK_S), "SERVE_CHECK_INTERVAL_MS": "100"}
+            given = {"CATALOG_SYNC_INTERVAL_S": str(crowd.look_s), "SERVE_CHECK_INTERVAL_MS": "100"}
             served = stack.enter_context(daemon.running(place / "proxy", proxy=f"s3://{BUCKET}", **given))
         through = stack.enter_context(closing(open_store(f"http://127.0.0.1:{served.port}")))
         _Looks(origins[1]).await_next()

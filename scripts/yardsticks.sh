@@ -1,6 +1,6 @@
 #!/bin/sh
 # Installs what the benchmarks compare with: the packages of benchmarks/requirements.lock into .venv, nats-server and MinIO
-# beside them where there is a Go, and the server of Durable Streams where there is npm. `make setup` comes first. What cannot be had is said here, and the tables say it again.
+# beside them where there is a Go, the server of Durable Streams where there is npm, and nginx where there is apt. `make setup` comes first. What cannot be had is said here, and the tables say it again.
 set -eu
 unset CDPATH
 cd "$(dirname "$0")/.."
@@ -32,5 +32,11 @@ if command -v npm >/dev/null; then
         complain "the server of Durable Streams could not be installed"
 else
     complain "no npm, so no server of Durable Streams"
+fi
+# Of Debian's package only the program, so that nothing is installed and no service starts.
+if ! command -v nginx >/dev/null; then
+    mkdir -p .venv/nginx
+    (cd .venv/nginx && apt-get -qq download nginx && dpkg-deb -x nginx_*.deb . && ln -sf ../nginx/usr/sbin/nginx ../bin/nginx) ||
+        complain "no nginx"
 fi
 [ "$complete" = no ] || printf '%s' "$wanted" >"$mark"

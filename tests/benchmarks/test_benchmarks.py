@@ -28,6 +28,7 @@ from benchmarks import (
     http_follow,
     memory,
     offload,
+    proxy,
     read,
     recovery,
     slices,
@@ -229,6 +230,18 @@ def test_append_while_offloading_runs(options: Options) -> None:
 def test_tenant_credentials_runs(options: Options, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tenant_credentials, "TENANTS", 3)
     check(tenant_credentials.run(options), options.directory)
+
+
+@pytest.mark.long
+def test_proxy_runs_and_counts_what_the_store_gets(options: Options, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(proxy, "READERS", 2)
+    report = proxy.run(options)
+    check(report, options.directory)
+    found = {row.what: row for row in report.rows}
+    assert all(row.met for row in report.rows if row.what.startswith("20 commits behind") and row.aim)
+    assert found["an idle hour, 3 followers, at the store"].ours == 3 * 3 * 720
+    assert found["an idle hour, 3 followers, behind a proxy"].ours >= 3 * 720
+    assert all(row.met for row in report.rows if "bytes" in row.what)
 
 
 @pytest.mark.soak(part=9)

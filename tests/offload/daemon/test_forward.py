@@ -383,7 +383,7 @@ def test_a_follower_asks_the_proxy_for_new_names_and_the_store_gets_no_request(t
             ship(archive, log, "new", b"one")
         look_at_remote(proxy.service)
         named = [next(looks) for _ in range(30)]
-        assert ["new"] == [found.topic for found in named if isinstance(found, Recovered)]
+        assert [found.topic for found in named if isinstance(found, Recovered)] == ["new"]
 
 
 # ---------------------------------------------------------------- what a proxy says, and what the bucket has
