@@ -23,7 +23,7 @@ COLOURS = {"seglog": "#4a90c2", "limit": "#c2853a", "other": "#858585"}
 _WIDTH, _LABELS_END, _LONGEST = 760, 190, 300
 _BAR, _LINE = 16, 24  # a bar is lower than its line
 _UNITS = {"us": "µs", "records/s": "records a second"}
-_TIMES = {"us", "ms", "s"}
+_LESS = {"us", "ms", "s", "requests"}
 #: What a yardstick is called beside its bar, and the colour of the bar.
 _YARDSTICKS = {
     "raw": ("bare disk", "limit"),
@@ -42,6 +42,7 @@ _YARDSTICKS = {
     "jetstream": ("NATS JetStream", "other"),
     "streams": ("Durable Streams", "other"),
     "parquet": ("Parquet", "other"),
+    "no proxy": ("at the bucket", "other"),
 }  # fmt: skip
 
 
@@ -154,6 +155,11 @@ CHARTS = (
         (heading, _beside(f"{heading}, p50", "jetstream"))
         for heading in ("1 follower", "100 followers", "1,000 followers")
     )),
+    Chart("proxy", "What the bucket gets from 100 replicas of one topic in an hour", "requests", "proxy", tuple(
+        (heading, _beside(f"{row}, 100 followers", "no proxy", label="behind a proxy")) for heading, row in (
+            ("without news", "an idle hour"), ("while each takes in 1,000 commits", "an hour of 1,000 commits"),
+        )
+    )),
 )  # fmt: skip
 
 
@@ -175,7 +181,7 @@ def svg(chart: Chart, report: Report) -> str:
     """Return the drawing. Raises `ValueError` if the table lacks a figure of it."""
     rows = {bar: _row(bar, chart.unit, report) for _, bars in chart.groups for bar in bars}
     longest = max(_figure(bar, row) or 0 for bar, row in rows.items())
-    unit = f"{_UNITS.get(chart.unit, chart.unit)}, {'less' if chart.unit in _TIMES else 'more'} is better"
+    unit = f"{_UNITS.get(chart.unit, chart.unit)}, {'less' if chart.unit in _LESS else 'more'} is better"
     parts = [f'<text y="24" font-size="18">{escape(chart.title)}</text>', _small(46, unit)]
     y = 50
     for heading, bars in chart.groups:

@@ -22,7 +22,8 @@ import seglog
 from benchmarks import daemon
 from benchmarks.cold_store import BUCKET, TOPIC, at_endpoint
 from benchmarks.range_server import serving, taken
-from benchmarks.report import Row, alone
+from benchmarks.report import Row, alone, compare
+from benchmarks.runner import Rounds
 from catalog.format.keys import commit_key
 from catalog.objects.base import ObjectStore
 from offload.archive import Archive
@@ -145,13 +146,13 @@ def rows(place: Path, crowd: Crowd) -> list[Row]:
         late_at_store.look()
         before = _answers(served.port)
         late_at_proxy.look()
+        own = _answers(served.port) - before
+        label = f"a follower {crowd.behind:,} commits behind"
         return [
             *found,
-            alone(f"{crowd.behind:,} commits behind, at the store", "requests", taken(origins[0]).requests.total()),
-            alone(
-                f"{crowd.behind:,} commits behind, at a proxy", "requests", _answers(served.port) - before, at_most=1
-            ),
-            alone(f"the bytes of that answer / of {crowd.behind:,} commits", "x", len(body) / size, at_most=0.8),
+            *_beside(label, own, taken(origins[0]).requests.total()),
+            alone(f"{label}, at a proxy", "requests", own, at_most=1),
+            alone(f"{label}, bytes of its answer / of the commits", "x", len(body) / size, at_most=0.8),
         ]
 
 
@@ -232,7 +233,12 @@ def _share(what: str, crowd: Crowd, of_proxy: float, of_store: float, at_most: f
     """Return the requests of an hour, from those of one look."""
     label = f"{what}, {crowd.followers} followers"
     return [
-        alone(f"{label}, at the store", "requests", of_store * _HOUR_LOOKS),
-        alone(f"{label}, behind a proxy", "requests", of_proxy * _HOUR_LOOKS),
+        *_beside(label, of_proxy * _HOUR_LOOKS, of_store * _HOUR_LOOKS),
         alone(f"{label}, share", "%", 100 * of_proxy / of_store, at_most=at_most),
     ]
+
+
+def _beside(what: str, ours: float, theirs: float) -> list[Row]:
+    """Return the row of a count beside that of followers at the store itself."""
+    rounds = Rounds({"seglog": [{"requests": ours}], "no proxy": [{"requests": theirs}]})
+    return compare(rounds, what, "requests", "requests", "no proxy", more_is_better=False)
