@@ -93,6 +93,16 @@ def test_a_range_is_exact_or_an_error() -> None:
                 store_of(server).get_range(KEY, 1, 3)
 
 
+def test_the_names_that_a_proxy_follows_are_those_of_its_answer_or_an_error() -> None:
+    for body, names in ((b'{"topics": ["t", "t@half"]}', ["t", "t@half"]), (b"<html>", None), (b"[]", None)):
+        with AnsweringServer(lambda _, body=body: Answer(200, body)) as server:  # type: ignore[misc]
+            if names is not None:
+                assert store_of(server).followed() == names
+                continue
+            with pytest.raises(StoreUnreachable, match="about topics"):
+                store_of(server).followed()
+
+
 def test_a_proxy_that_is_away_is_named_and_a_silent_one_is_left_in_time(no_pauses: None) -> None:
     with AnsweringServer(lambda _: ABSENT) as server:
         url = server.url
