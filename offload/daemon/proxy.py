@@ -13,7 +13,8 @@ PROXY-2  Each request is checked before the cache and before the store. The topi
     as an absent one does.
 PROXY-3  A slice ends with its XXH3, so that damage on the disk is found here, and fetched again. A client finds damage
     on the way from the store, and its next request goes past the cache, which then takes the new bytes.
-PROXY-4  Readers that miss the same slice at the same time share one GET. If it fails, each of them asks for itself.
+PROXY-4  Readers that miss the same slice at the same time share one GET. Those that wait for it hold no thread, so that
+    many of them leave the threads to GETs. If it fails, each of them asks for itself.
 PROXY-5  A listing reads no more of the store than it needs: pages of the kinds of keys that the client may see, past
     the rest of a foreign volume. It ends once it has its keys, and once the client is gone.
 PROXY-6  Without a cache, a range comes from the store as it was asked for, because nobody else would use the rest of
@@ -27,9 +28,10 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
+from dataclasses import dataclass
 from functools import lru_cache
 from itertools import groupby
-from typing import Final
+from typing import Final, Generic, TypeVar
 
 from blake3 import blake3
 from xxhash import xxh3_64_digest, xxh3_64_intdigest
@@ -57,6 +59,15 @@ CACHED, SHARED, FETCHED = "cached", "shared", "fetched"
 _PAGE_KEYS = 1000
 _MOST_KNOWN = 100_000
 _log = logging.getLogger("seglog.daemon")
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Awaited(Generic[T]):
+    """A read whose other slices are on their way for other readers. Once all `flights` are done, call `finish`."""
+
+    flights: tuple[Future[bytes], ...]
+    finish: Callable[[], T]
 
 
 class ProxyObjects:
@@ -119,21 +130,33 @@ class ProxyObjects:
             if vid is not None and page[-1] not in shown[-1:]:
                 after = after_volume(vid)  # the rest of it is foreign, too
 
-    def read(self, key: Key, start: int, end: int, *, is_fresh: bool = False) -> tuple[bytes, str]:
+    def read(
+        self, key: Key, start: int, end: int, *, is_fresh: bool = False
+    ) -> tuple[bytes, str] | Awaited[tuple[bytes, str]]:
         """Return bytes of a fixed object, and how they came. The object has them, and they are a piece at most.
 
-        With `is_fresh` they come from the store.
+        With `is_fresh` they come from the store. Otherwise other readers may fetch some of them (PROXY-4).
         """
         if self._cache is None or not self._cache.keeps:
             return (past_cache(self.store) if is_fresh else self.store).get_range(key, start, end - start), FETCHED
         first, size = start // SLICE_BYTES, self.size_of(key)
         numbers = range(first, -(-end // SLICE_BYTES))
         if is_fresh:
-            slices, outcome = self._fetched(key, numbers, size, is_fresh=True), FETCHED
+            found, flights, outcome = (
+                self._fetched(key, numbers, size, is_fresh=True),
+                dict[int, Future[bytes]](),
+                FETCHED,
+            )
         else:
-            slices, outcome = self._slices(key, numbers, size)
-        body = slices[first] if len(numbers) == 1 else b"".join(slices[number] for number in numbers)
-        return body[start - first * SLICE_BYTES : end - first * SLICE_BYTES], outcome
+            found, flights, outcome = self._slices(key, numbers, size)
+
+        def finish() -> tuple[bytes, str]:
+            for number, flight in flights.items():
+                found[number] = flight.result() or self._fetched(key, [number], size)[number]
+            body = found[first] if len(numbers) == 1 else b"".join(found[number] for number in numbers)
+            return body[start - first * SLICE_BYTES : end - first * SLICE_BYTES], outcome
+
+        return Awaited((*flights.values(),), finish) if flights else finish()
 
     def _shows(self, rights: Rights, key: str) -> bool:
         if rights.shows_all():
@@ -157,16 +180,18 @@ class ProxyObjects:
                 _log.warning("the proxy shows volume %s only to tokens for all topics: %s", vid, error)
             return None
 
-    def _slices(self, key: Key, numbers: Sequence[int], size: int) -> tuple[dict[int, bytes], str]:
-        """Return slices by number. Fetch those that neither the cache has nor another reader fetches (PROXY-4)."""
+    def _slices(
+        self, key: Key, numbers: Sequence[int], size: int
+    ) -> tuple[dict[int, bytes], dict[int, Future[bytes]], str]:
+        """Return slices by number, and those that other readers fetch now. Fetch all others that the cache lacks."""
         found = {number: body for number in numbers if (body := self._cached(key, number, size)) is not None}
         missing = [number for number in numbers if number not in found]
         if not missing:
-            return found, CACHED
+            return found, {}, CACHED
         with self._lock:
-            others = {number: self._flights.get(_name(key, number)) for number in missing}
-            own = [number for number, flight in others.items() if flight is None]
-            self._flights |= {_name(key, number): Future[bytes]() for number in own}
+            others = {number: flight for number in missing if (flight := self._flights.get(_name(key, number)))}
+            own = [number for number in missing if number not in others]
+            self._flights |= {_name(key, number): _flight() for number in own}
         try:
             found |= self._fetched(key, own, size)
         finally:
@@ -174,10 +199,7 @@ class ProxyObjects:
                 landed = {number: self._flights.pop(_name(key, number)) for number in own}
             for number, flight in landed.items():
                 flight.set_result(found.get(number, b""))  # no slice is empty: the GET failed
-        for number, other in others.items():
-            if other is not None:
-                found[number] = other.result() or self._fetched(key, [number], size)[number]
-        return found, FETCHED if own else SHARED
+        return found, others, FETCHED if own else SHARED
 
     def _fetched(self, key: Key, numbers: Sequence[int], size: int, *, is_fresh: bool = False) -> dict[int, bytes]:
         """Fetch slices, neighbours with one GET, and give them to the cache."""
@@ -205,6 +227,13 @@ class ProxyObjects:
         if self._cache.admit(name, len(sealed), is_scan=False):
             self._cache.hand_over(name, sealed)
             self._cache.write(name, xxh3_64_intdigest(sealed))
+
+
+def _flight() -> Future[bytes]:
+    """Return the future of a slice. A reader that waits for it and leaves cannot cancel it."""
+    flight = Future[bytes]()
+    flight.set_running_or_notify_cancel()
+    return flight
 
 
 def _name(key: Key, number: int) -> Name:

@@ -6,12 +6,14 @@ OBJECTS-2  An object that fails after its first piece breaks off, so that no cli
 
 from __future__ import annotations
 
+import asyncio
 import json
 import logging
 import re
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 from contextlib import suppress
 from functools import partial
+from typing import TypeAlias, TypeVar
 
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
@@ -24,7 +26,7 @@ from offload.daemon.http import operations as api
 from offload.daemon.http.answers import BrokenOff, Streamed
 from offload.daemon.http.parameters import query_of, whole
 from offload.daemon.problems import answer_of
-from offload.daemon.proxy import CACHED, FETCHED, PIECE_BYTES, SHARED, ProxyObjects
+from offload.daemon.proxy import CACHED, FETCHED, PIECE_BYTES, SHARED, Awaited, ProxyObjects
 from offload.daemon.revocation import keep_open
 from offload.daemon.service import Service
 from offload.daemon.threads import in_threads
@@ -33,6 +35,8 @@ from offload.errors import InvalidOption, Refused
 from offload.rights import Role, rights_of
 
 _log = logging.getLogger("seglog.daemon")
+T = TypeVar("T")
+_Read: TypeAlias = Callable[[int, int], tuple[bytes, str] | Awaited[tuple[bytes, str]]]
 _PASSED = "passed"
 _TYPE = "application/octet-stream"
 _RANGE = re.compile(r"bytes=(\d{0,18})-(\d{0,18})")
@@ -123,13 +127,22 @@ class _Objects:
         objects = check_proxy(self._service)
         keep_open(request.scope)
         try:
-            return await in_threads(self._service.cold_reads, self._answer, objects, request, text)  # type: ignore[no-any-return]
+            return await self._read(lambda: self._answer(objects, request, text))
         except NoSuchObject:
             return absent(NoSuchObject(text))  # PROXY-2: nothing tells an absent key from a foreign one
         except (AccessDenied, StoreUnreachable) as error:
             raise of_store(error) from error
 
-    def _answer(self, objects: ProxyObjects, request: Request, text: str) -> Response:
+    async def _read(self, work: Callable[[], T | Awaited[T]]) -> T:
+        """Return the result of `work`. It holds no thread while it waits for what other readers fetch (PROXY-4)."""
+        pool = self._service.cold_reads
+        found: T | Awaited[T] = await in_threads(pool, work)
+        if not isinstance(found, Awaited):
+            return found
+        await asyncio.wait([asyncio.wrap_future(flight) for flight in found.flights])
+        return await in_threads(pool, found.finish)  # type: ignore[no-any-return]
+
+    def _answer(self, objects: ProxyObjects, request: Request, text: str) -> Response | Awaited[Response]:
         """Return the answer, with its first piece if it has some, so that a range takes one turn of threads."""
         key = objects.checked(rights_of(request.scope), text)
         if request.method == "HEAD":
@@ -140,26 +153,27 @@ class _Objects:
         size = objects.size_of(key)
         place = _place(span, size)
         start, end = place or (0, size)
-        is_fresh = "no-cache" in request.headers.get("cache-control", "")
+        read = partial(objects.read, key, is_fresh="no-cache" in request.headers.get("cache-control", ""))
         headers = {"accept-ranges": "bytes", **({} if place is None else _range_of(start, end, size))}
-        status = 200 if place is None else 206
-        first, outcome = objects.read(key, start, min(end, start + PIECE_BYTES), is_fresh=is_fresh)
-        if len(first) == end - start:
-            self._service.metrics.proxied(outcome, len(first))
-            return Response(first, status, headers, _TYPE)
-        rest = self._rest(objects, key, range(start, end), first, outcome, is_fresh=is_fresh)
-        return Streamed(rest, status, {**headers, "content-length": str(end - start)}, _TYPE)
 
-    async def _rest(
-        self, objects: ProxyObjects, key: Key, span: range, first: bytes, outcome: str, *, is_fresh: bool
-    ) -> AsyncGenerator[bytes]:
+        def begun(first: bytes, outcome: str) -> Response:
+            status = 200 if place is None else 206
+            if len(first) == end - start:
+                self._service.metrics.proxied(outcome, len(first))
+                return Response(first, status, headers, _TYPE)
+            pieces = self._pieces(read, range(start, end), first, outcome)
+            return Streamed(pieces, status, {**headers, "content-length": str(end - start)}, _TYPE)
+
+        found = read(start, min(end, start + PIECE_BYTES))
+        return Awaited(found.flights, lambda: begun(*found.finish())) if isinstance(found, Awaited) else begun(*found)
+
+    async def _pieces(self, read: _Read, span: range, first: bytes, outcome: str) -> AsyncGenerator[bytes]:
         """Yield the first piece, and read the others (OBJECTS-2)."""
         yield first
         outcomes = {outcome}
         for at in range(span.start + PIECE_BYTES, span.stop, PIECE_BYTES):
-            read = partial(objects.read, key, at, min(span.stop, at + PIECE_BYTES), is_fresh=is_fresh)
             try:
-                body, outcome = await in_threads(self._service.cold_reads, read)
+                body, outcome = await self._read(partial(read, at, min(span.stop, at + PIECE_BYTES)))
             except Exception as error:
                 raise BrokenOff from error
             outcomes.add(outcome)

@@ -274,8 +274,10 @@ def test_what_may_change_goes_through_each_time(tmp_path: Path, store: MemorySto
         assert set(outcomes(proxy)) == {"passed"}
 
 
-def test_readers_of_one_range_share_its_get(tmp_path: Path) -> None:
+def test_readers_of_one_range_share_its_get_and_leave_the_threads_to_others(tmp_path: Path) -> None:
     inner, key, body = large(tmp_path)
+    [ref] = [Key(key) for key in inner.list("refs/")]
+    starts = (0, 10, MIB - 5) * 8  # more than the daemon has threads for
     begun, may_end = threading.Semaphore(0), threading.Event()
 
     class Slow(WrappedStore):
@@ -292,17 +294,18 @@ def test_readers_of_one_range_share_its_get(tmp_path: Path) -> None:
             return super().get_range(key, start, length)
 
     slow = Slow(inner)
-    with proxied(tmp_path / "proxy", slow) as proxy, ThreadPoolExecutor(4) as pool:
+    with proxied(tmp_path / "proxy", slow) as proxy, ThreadPoolExecutor(32) as pool:
         proxy.store().head(key)
         first = pool.submit(proxy.store().get_range, key, 0, 2 * MIB)
         assert begun.acquire(timeout=30)
-        others = [pool.submit(proxy.store().get_range, key, start, MIB) for start in (0, 10, MIB - 5)]
-        while len(proxy.asked) < 5:
+        others = [pool.submit(proxy.store().get_range, key, start, MIB) for start in starts]
+        while len(proxy.asked) < 2 + len(starts):
             threading.Event().wait(0.01)
         threading.Event().wait(0.05)
+        assert pool.submit(proxy.store().get, ref).result(30) == inner.get(ref)
         may_end.set()
         assert first.result(30) == body[: 2 * MIB]
-        assert [other.result(30) for other in others] == [body[at : at + MIB] for at in (0, 10, MIB - 5)]
+        assert [other.result(30) for other in others] == [body[at : at + MIB] for at in starts]
         assert slow.gets == 1
         assert outcomes(proxy)["fetched"] == 1
 
