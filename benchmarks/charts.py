@@ -13,7 +13,7 @@ from pathlib import Path
 from xml.sax.saxutils import escape
 
 from benchmarks.document import RESULTS, page_of, table, tables
-from benchmarks.report import Report, Row, number
+from benchmarks.report import Report, Row, number, short
 
 __all__ = ["CHARTS", "COLOURS", "FIGURES", "Bar", "Chart", "drawn", "svg", "write"]
 
@@ -156,7 +156,7 @@ CHARTS = (
         for heading in ("1 follower", "100 followers", "1,000 followers")
     )),
     Chart("proxy", "What the bucket gets from 100 replicas of one topic in an hour", "requests", "proxy", tuple(
-        (heading, _beside(f"{row}, 100 followers", "no proxy", label="behind a proxy")) for heading, row in (
+        (heading, _beside(f"{row}, 100 replicas", "no proxy", label="behind a proxy")) for heading, row in (
             ("without news", "an idle hour"), ("while each takes in 1,000 commits", "an hour of 1,000 commits"),
         )
     )),
@@ -223,7 +223,7 @@ def _drawn(bar: Bar, row: Row, longest: float, y: int, *, has_ratio: bool) -> It
     yield f'<rect x="{_LABELS_END + 10}" y="{y - 13}" width="{length}" height="{_BAR}" fill="{colour}"/>'
     told = number(figure)
     if has_ratio and bar.yardstick is not None and row.ratio is not None and row.spread is not None:
-        told += f'<tspan font-weight="400">  {row.ratio:.3g}x ({row.spread[0]:.2g} to {row.spread[1]:.2g})</tspan>'
+        told += f'<tspan font-weight="400">  {row.ratio:.3g}x ({" to ".join(map(short, row.spread))})</tspan>'
     yield f'<text x="{_LABELS_END + 18 + length}" y="{y}" xml:space="preserve">{told}</text>'
 
 

@@ -3,7 +3,7 @@
 The store is `benchmarks.range_server`: the directory of a remote, served as S3 does. It counts its requests and bytes.
 The proxy is `seglog serve --proxy` in a process of its own, on loopback like all others.
 
-followers   what 100 of them ask of the store in an hour, with and without a proxy (benchmarks.proxy_followers)
+replicas    what 100 of them ask of the store in an hour, with and without a proxy (benchmarks.proxy_replicas)
 cold        8 readers at once scan a topic through a proxy that has cached nothing. The store is far away: 30 ms to the
             first byte, 85 MB/s a connection. The yardstick is one reader at that store
 warm        1 MiB ranges of the data object from a proxy that has cached them all, as bytes that nobody looks at. The
@@ -28,7 +28,7 @@ from benchmarks.cold_scan import chunks
 from benchmarks.cold_store import BUCKET, FIRST_BYTE_MS, MB_PER_S, Cold, at_endpoint, cold_topic, plain_gets
 from benchmarks.machine import describe
 from benchmarks.options import Options
-from benchmarks.proxy_followers import Crowd, rows
+from benchmarks.proxy_replicas import Crowd, rows
 from benchmarks.range_server import serving, taken
 from benchmarks.report import Aim, Report, Row, alone, compare
 from benchmarks.runner import Figures, Rounds, in_turns
@@ -59,7 +59,7 @@ def run(options: Options) -> Report:
     shutil.rmtree(place, ignore_errors=True)
     place.mkdir(parents=True)
     try:
-        found = rows(place / "followers", Crowd(3, 2, 3, 20, 1) if options.quick else Crowd())
+        found = rows(place / "replicas", Crowd(3, 2, 3, 20, 1) if options.quick else Crowd())
         size_mib = options.size_mib if options.quick else 4 * options.size_mib
         cold = cold_topic(place / "scans", size_mib)
         for what, read in (("chunks", chunks), ("GETs", _gets)):

@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass
 from benchmarks.machine import Machine
 from benchmarks.runner import Rounds
 
-__all__ = ["Aim", "Report", "Row", "alone", "compare", "number"]
+__all__ = ["Aim", "Report", "Row", "alone", "compare", "number", "short"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +120,7 @@ _IS_LEFT = (True, False, True, False, False, False, False)
 def _cells(row: Row) -> tuple[str, ...]:
     theirs = row.missing or ("" if row.theirs is None else f"{number(row.theirs)} {row.unit}")
     ratio = "" if row.ratio is None else f"{row.ratio:.3g}x"
-    spread = "" if row.spread is None else f"{row.spread[0]:.2g} to {row.spread[1]:.2g}"
+    spread = "" if row.spread is None else " to ".join(map(short, row.spread))
     return row.what, f"{number(row.ours)} {row.unit}", row.yardstick or "", theirs, ratio, spread, _aim(row)
 
 
@@ -134,6 +134,11 @@ def _aim(row: Row) -> str:
 def number(value: float) -> str:
     """Return a figure with the digits that a measurement is worth."""
     return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"
+
+
+def short(value: float) -> str:
+    """Return an end of a spread, which two digits tell."""
+    return f"{value:.0f}" if value >= 99.5 else f"{value:.2g}"
 
 
 def _line(row: tuple[str, ...], widths: list[int]) -> str:

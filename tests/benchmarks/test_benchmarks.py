@@ -238,10 +238,10 @@ def test_proxy_runs_and_counts_what_the_store_gets(options: Options, monkeypatch
     report = proxy.run(options)
     check(report, options.directory)
     found = {row.what: row for row in report.rows}
-    idle = found["an idle hour, 3 followers"]
+    idle = found["an idle hour, 3 replicas"]
     assert idle.theirs == 3 * 3 * 720
     assert 3 * 720 <= idle.ours < idle.theirs
-    assert found["a follower 20 commits behind, at a proxy"].met
+    assert found["a replica 20 commits behind, at a proxy"].met
     shares = [row for row in report.rows if "bytes" in row.what]
     assert [row.met for row in shares] == [True] * 3
 

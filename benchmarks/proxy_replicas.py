@@ -1,7 +1,7 @@
-"""How many requests the store gets for many followers of one topic, at the store itself and behind a proxy.
+"""How many requests the store gets for many replicas of one topic, at the store itself and behind a proxy.
 
-A follower is `seglog follow` without its pauses: a directory of its own that looks at the topic, and each twelfth time
-for new names. All followers run in this process. The proxy is a daemon of its own. It and the followers at the store
+A replica is `seglog follow` without its pauses: a directory of its own that looks at the topic, and each twelfth time
+for new names. All replicas run in this process. The proxy is a daemon of its own. It and the replicas at the store
 have a server each over the same objects, so that the requests of both are counted apart.
 """
 
@@ -39,18 +39,18 @@ _LIMIT_S = 60.0
 
 @dataclass(frozen=True, slots=True)
 class Crowd:
-    """`idle_looks` and `busy_looks` are the looks of each follower that are counted. `behind` are the commits of which
-    a follower hears at once. The proxy looks every `look_s`, which leaves the followers time for a look each.
+    """`idle_looks` and `busy_looks` are the looks of each replica that are counted. `behind` are the commits of which
+    a replica hears at once. The proxy looks every `look_s`, which leaves the replicas time for a look each.
     """
 
-    followers: int = 100
+    replicas: int = 100
     idle_looks: int = 24
     busy_looks: int = 36
     behind: int = 1_000
     look_s: int = 2
 
 
-class _Follower:
+class _Replica:
     """One `seglog follow`. Its requests are those of `store`."""
 
     def __init__(self, directory: Path, store: ObjectStore) -> None:
@@ -132,9 +132,9 @@ def rows(place: Path, crowd: Crowd) -> list[Row]:
             served = stack.enter_context(daemon.running(place / "proxy", proxy=f"s3://{BUCKET}", **given))
         through = stack.enter_context(closing(open_store(f"http://127.0.0.1:{served.port}")))
         _Looks(origins[1]).await_next()
-        names = [*map(str, range(crowd.followers)), "late"]
-        *at_store, late_at_store = [_follower(stack, place / f"store-{name}", direct) for name in names]
-        *at_proxy, late_at_proxy = [_follower(stack, place / f"proxy-{name}", through) for name in names]
+        names = [*map(str, range(crowd.replicas)), "late"]
+        *at_store, late_at_store = [_replica(stack, place / f"store-{name}", direct) for name in names]
+        *at_proxy, late_at_proxy = [_replica(stack, place / f"proxy-{name}", through) for name in names]
         lsn = remote.lsn
         found = _idle(crowd, origins, at_store, at_proxy) + _busy(crowd, remote, origins, at_store, at_proxy)
         remote.commit(crowd.behind - (remote.lsn - lsn))
@@ -147,7 +147,7 @@ def rows(place: Path, crowd: Crowd) -> list[Row]:
         before = _answers(served.port)
         late_at_proxy.look()
         own = _answers(served.port) - before
-        label = f"a follower {crowd.behind:,} commits behind"
+        label = f"a replica {crowd.behind:,} commits behind"
         return [
             *found,
             *_beside(label, own, taken(origins[0]).requests.total()),
@@ -165,11 +165,11 @@ def _remote(place: Path) -> Iterator[_Remote]:
         yield _Remote(log, archive)
 
 
-def _follower(stack: ExitStack, directory: Path, store: ObjectStore) -> _Follower:
-    """Return a follower after its first look, which copies what there is."""
-    follower = stack.enter_context(closing(_Follower(directory, store)))
-    follower.look()
-    return follower
+def _replica(stack: ExitStack, directory: Path, store: ObjectStore) -> _Replica:
+    """Return a replica after its first look, which copies what there is."""
+    replica = stack.enter_context(closing(_Replica(directory, store)))
+    replica.look()
+    return replica
 
 
 def _answers(port: int) -> int:
@@ -185,25 +185,25 @@ def _get(port: int, path: str) -> bytes:
         return body
 
 
-def _idle(crowd: Crowd, origins: Sequence[str], at_store: list[_Follower], at_proxy: list[_Follower]) -> list[Row]:
+def _idle(crowd: Crowd, origins: Sequence[str], at_store: list[_Replica], at_proxy: list[_Replica]) -> list[Row]:
     taken(origins[0])
     for _ in range(crowd.idle_looks):
-        for follower in at_store:
-            follower.look()
+        for replica in at_store:
+            replica.look()
     of_store = taken(origins[0]).requests.total() / crowd.idle_looks
     looks = _Looks(origins[1])
     looks.begin()
     rounds = 0
     while looks.count < crowd.idle_looks:
-        for follower in at_proxy:
-            follower.look()
+        for replica in at_proxy:
+            replica.look()
         rounds += 1
         looks.await_next()
     return _share("an idle hour", crowd, looks.requests.total() / looks.count, of_store, 1.1)
 
 
 def _busy(
-    crowd: Crowd, remote: _Remote, origins: Sequence[str], at_store: list[_Follower], at_proxy: list[_Follower]
+    crowd: Crowd, remote: _Remote, origins: Sequence[str], at_store: list[_Replica], at_proxy: list[_Replica]
 ) -> list[Row]:
     def commit(begin: int, looks: int) -> None:
         due = looks * _HOUR_COMMITS // _HOUR_LOOKS
@@ -213,25 +213,25 @@ def _busy(
     begin = remote.commits
     for number in range(1, crowd.busy_looks + 1):
         commit(begin, number)
-        for follower in at_store:
-            follower.look()
+        for replica in at_store:
+            replica.look()
     of_store = taken(origins[0]).requests.total() / crowd.busy_looks
     looks = _Looks(origins[1])
-    for follower in at_proxy:  # they take in what came since their last look
-        follower.look()
+    for replica in at_proxy:  # they take in what came since their last look
+        replica.look()
     looks.begin()
     begin = remote.commits
     while looks.count < crowd.busy_looks:
         commit(begin, looks.count + 1)
-        for follower in at_proxy:
-            follower.look()
+        for replica in at_proxy:
+            replica.look()
         looks.await_next()
     return _share("an hour of 1,000 commits", crowd, looks.requests.total() / looks.count, of_store, 1.5)
 
 
 def _share(what: str, crowd: Crowd, of_proxy: float, of_store: float, at_most: float) -> list[Row]:
     """Return the requests of an hour, from those of one look."""
-    label = f"{what}, {crowd.followers} followers"
+    label = f"{what}, {crowd.replicas} replicas"
     return [
         *_beside(label, of_proxy * _HOUR_LOOKS, of_store * _HOUR_LOOKS),
         alone(f"{label}, share", "%", 100 * of_proxy / of_store, at_most=at_most),
@@ -239,6 +239,6 @@ def _share(what: str, crowd: Crowd, of_proxy: float, of_store: float, at_most: f
 
 
 def _beside(what: str, ours: float, theirs: float) -> list[Row]:
-    """Return the row of a count beside that of followers at the store itself."""
+    """Return the row of a count beside that of replicas at the store itself."""
     rounds = Rounds({"seglog": [{"requests": ours}], "no proxy": [{"requests": theirs}]})
     return compare(rounds, what, "requests", "requests", "no proxy", more_is_better=False)
