@@ -64,6 +64,7 @@ def test_the_newest_state_hides_what_has_expired_and_a_past_one_shows_it(
                 assert (caught.value.gap_from, caught.value.gap_to) == (1, expired)
         gap: list[int | tuple[int, int]] = [(1, expired)] if expired else []
         assert shown(log.topic("t").read(1, gaps=True)) == [*gap, *range(expired + 1, 26)]
+        other[1].replication.sync("t")  # from now on it is a replica there
         assert shown(ReplicaTopic(other[1], "t").read(1, gaps=True)) == [*gap, *range(expired + 1, 26)]
 
 
