@@ -20,7 +20,7 @@ import pytest
 import seglog
 from offload.daemon.service import Service, open_service
 from offload.daemon.streams.appends import append
-from offload.daemon.streams.errors import NoSuchStream, StreamClosed, StreamConflict
+from offload.daemon.streams.errors import NoSuchStream, StreamRefused
 from offload.daemon.streams.live import Live
 from offload.daemon.streams.reads import read_piece
 from offload.daemon.streams.requests import append_of, create_of
@@ -202,12 +202,12 @@ class Images:
         kind = (await world.streams.find(path)).entry.content_type
         headers = {"content-type": kind}
         if state.is_closed:
-            with pytest.raises(StreamClosed):
+            with pytest.raises(StreamRefused, match="is closed"):
                 await world.post(path, b"[0]", headers)
             self.refused += 1
             return
         if state.seq is not None:
-            with pytest.raises(StreamConflict):
+            with pytest.raises(StreamRefused, match="is refused"):
                 await world.post(path, b"[0]", {**headers, "stream-seq": state.seq})
             self.refused += 1
         await world.post(path, b"[0]", headers)

@@ -22,10 +22,7 @@ from offload.daemon.quota import OverQuota, OverRate, frame_bytes
 from offload.daemon.service import Service
 from offload.daemon.streams.errors import (
     InvalidStreamRequest,
-    SkippedBatch,
-    StaleProducer,
-    StreamClosed,
-    StreamConflict,
+    StreamRefused,
 )
 from offload.daemon.streams.live import WHOLE_BATCH, Live, Mark
 from offload.daemon.streams.messages import base_type, is_json, messages
@@ -102,7 +99,7 @@ async def _append_alone(service: Service, live: Live, request: Append, body: byt
     if request.producer is not None and _is_appended(live, request.producer):
         return 204, _headers(live, request.producer)
     if request.seq is not None and live.mark.seq is not None and request.seq <= live.mark.seq:
-        raise StreamConflict(live.entry.path, f"Stream-Seq {request.seq!r} is not above {live.mark.seq!r}")
+        raise _refused_append(live, f"Stream-Seq {request.seq!r} is not above {live.mark.seq!r}")
     mark = replace(live.mark, is_closed=request.closes, seq=live.mark.seq if request.seq is None else request.seq)
     return await _append(service, live, request, values, mark)
 
@@ -133,10 +130,12 @@ async def _write_numbered(service: Service, live: Live, values: list[bytes], mar
     try:
         return await write(service, live, values, mark, producer)
     except ProducerFenced as fenced:
-        raise StaleProducer(fenced.current) from None
+        raise _fenced(fenced.current) from None
     except ProducerGap as gap:
         _is_appended(live, producer)
-        raise SkippedBatch(gap.expected, producer.number) from None
+        text = f"the next batch of this producer is {gap.expected}, not {producer.number}"
+        headers = {"producer-expected-seq": str(gap.expected), "producer-received-seq": str(producer.number)}
+        raise StreamRefused(409, text, headers=headers) from None
     except BatchForgotten:
         return True
     except BatchReused:  # the batch had another number of messages when it was appended
@@ -155,7 +154,7 @@ async def _values(service: Service, live: Live, request: Append, body: bytes) ->
         raise InvalidStreamRequest("Content-Type", "a body needs it")
     kind = live.entry.content_type
     if base_type(request.content_type) != base_type(kind):
-        raise StreamConflict(live.entry.path, f"its content type is {kind}, not {request.content_type}")
+        raise _refused_append(live, f"its content type is {kind}, not {request.content_type}")
     values = await records_of(service, kind, body)
     if not values:
         raise InvalidStreamRequest("body", "it is an empty array")
@@ -165,7 +164,17 @@ async def _values(service: Service, live: Live, request: Append, body: bytes) ->
 def _answer_closed(live: Live, request: Append) -> tuple[int, dict[str, str]]:
     if request.producer is not None and _is_appended(live, request.producer):
         return 204, _headers(live, request.producer)
-    raise StreamClosed(live.entry.path, live.tail_offset)
+    headers = {"stream-closed": "true", "stream-next-offset": live.tail_offset}
+    raise StreamRefused(409, f"the stream {live.entry.path} is closed", headers=headers)
+
+
+def _refused_append(live: Live, reason: str) -> StreamRefused:
+    return StreamRefused(409, f"the append to {live.entry.path} is refused: {reason}")
+
+
+def _fenced(epoch: int) -> StreamRefused:
+    headers = {"producer-epoch": str(epoch)}
+    return StreamRefused(403, f"another producer of this id has begun epoch {epoch}", headers=headers)
 
 
 def _known(live: Live, producer: Numbered) -> Producer | None:
@@ -180,7 +189,7 @@ def _is_appended(live: Live, producer: Numbered) -> bool:
             raise InvalidStreamRequest("Producer-Seq", "a new epoch begins with 0")
         return False
     if producer.epoch < newest.epoch:
-        raise StaleProducer(newest.epoch)
+        raise _fenced(newest.epoch)
     return producer.number <= newest.number
 
 

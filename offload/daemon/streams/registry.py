@@ -25,7 +25,7 @@ from heapq import heapify, heappop, heappush
 
 from offload.daemon.service import Service
 from offload.daemon.streams.entries import Entry, State, UnreadableEntry, decode_entry, encode_entry
-from offload.daemon.streams.errors import StreamUnknown
+from offload.daemon.streams.errors import StreamRefused
 from offload.daemon.streams.reserved import TOPIC
 from offload.daemon.threads import in_threads
 from seglog import AppendsHeld, DiskFull
@@ -69,10 +69,12 @@ class Registry:
     def find(self, path: str) -> Entry | None:
         """Return the entry of a path, or None for a stream that is gone.
 
-        Raise `StreamUnknown` if its newest record is unreadable (REGISTRY-3).
+        Raise `StreamRefused` if its newest record is unreadable (REGISTRY-3).
         """
         if path in self._unreadable:
-            raise StreamUnknown(path, TOPIC, self._unreadable[path])
+            record = f"record {self._unreadable[path]} of {TOPIC}"
+            text = f"the state of the stream {path} is unknown: {record} is no entry of this version"
+            raise StreamRefused(500, text, hint="serve the directory with the version that wrote the record")
         return self._entries.get(path)
 
     def has_forks(self, path: str) -> bool:

@@ -30,7 +30,7 @@ from enum import Enum
 from typing import Final
 from urllib.parse import quote, unquote_to_bytes
 
-from offload.daemon.streams.errors import InvalidStreamPath, InvalidStreamRequest
+from offload.daemon.streams.errors import InvalidStreamRequest
 from offload.errors import Refused
 from seglog.base.values import dataclass
 
@@ -217,16 +217,17 @@ def _whole(name: str, text: str) -> int:
 def path_of(raw: bytes) -> str:
     """Return the path of a stream from the raw path of a URL behind `/streams/`. `%2f` is a slash.
 
-    Raise `InvalidStreamPath` for an empty path, bytes that are not UTF-8, and a path that the protocol reserves.
+    Raise `InvalidStreamRequest` for an empty path, bytes that are not UTF-8, and a path that the protocol reserves.
     """
     try:
         path = unquote_to_bytes(raw).decode()
     except UnicodeDecodeError:
-        raise InvalidStreamPath("it is not UTF-8") from None
+        raise InvalidStreamRequest("path", "it is not UTF-8") from None
     if not path:
-        raise InvalidStreamPath("it is empty")
+        raise InvalidStreamRequest("path", "it is empty")
     if path.partition("/")[0] == _RESERVED:
-        raise InvalidStreamPath(f"the protocol reserves {_RESERVED} for subscriptions, which this server does not have")
+        reason = f"the protocol reserves {_RESERVED} for subscriptions, which this server does not have"
+        raise InvalidStreamRequest("path", reason)
     return path
 
 
@@ -237,13 +238,13 @@ def source_path(header: str) -> str:
 
 
 def topic_name(path: str) -> str:
-    """Return the name of the stream's topic. Raise `InvalidStreamPath` if it is too long (PATHNAME-2)."""
+    """Return the name of the stream's topic. Raise `InvalidStreamRequest` if it is too long (PATHNAME-2)."""
     data = path.encode()
     parts = [_escaped(data[at : at + 1], is_first=at == 0) for at in range(len(data))]
     name = "".join(parts)
     if len(name) > _NAME_MAX:
         text = f"the name of its topic would have {len(name)} characters, and {_NAME_MAX} is the maximum"
-        raise InvalidStreamPath(text)
+        raise InvalidStreamRequest("path", text)
     return name
 
 

@@ -44,10 +44,10 @@ from offload.daemon.streams.appends import records_of, write
 from offload.daemon.streams.entries import Entry, State, check_same, encode_entry
 from offload.daemon.streams.errors import (
     InvalidStreamRequest,
-    NoForks,
     NoSuchStream,
     StreamExists,
     StreamGone,
+    StreamRefused,
 )
 from offload.daemon.streams.live import Kept, Live, Mark
 from offload.daemon.streams.messages import base_type, is_json
@@ -194,7 +194,8 @@ class Streams:
         if last == source.entry.base:  # nothing is inherited, so the fork is a topic of its own
             return await self._make(self._placed(entry), values, request, prefix)
         if self.service.archive is None:
-            raise NoForks
+            text = "a fork is a branch in the remote, and this daemon has none"
+            raise StreamRefused(501, text, hint="set `remote`")
         entry = replace(entry, base=source.entry.base, own=last)
         async with source.turns.shared():  # a deletion looks for forks in a turn of its own
             if source.is_gone:

@@ -18,7 +18,7 @@ from offload.daemon.streams import live as live_module
 from offload.daemon.streams import store, stream_endpoint
 from offload.daemon.streams.appends import append
 from offload.daemon.streams.entries import Entry, State, decode_entry
-from offload.daemon.streams.errors import NoSuchStream, StreamClosed, StreamExists, StreamGone
+from offload.daemon.streams.errors import NoSuchStream, StreamExists, StreamGone, StreamRefused
 from offload.daemon.streams.live import Live
 from offload.daemon.streams.reads import is_news, next_piece, read_piece
 from offload.daemon.streams.registry import Registry
@@ -124,7 +124,7 @@ def test_a_reader_beside_the_closure_of_a_stream_does_not_open_it_again(
             live = await reading
             assert live.mark.is_closed
             assert live.has_end
-            with pytest.raises(StreamClosed):
+            with pytest.raises(StreamRefused, match="is closed"):
                 await append(service, live, append_of({"content-type": "text/plain"}), b"after the end")
 
     asyncio.run(run())

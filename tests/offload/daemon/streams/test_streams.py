@@ -605,7 +605,7 @@ def test_a_record_that_is_no_entry_costs_no_other_stream(tmp_path: Path) -> None
         assert put(daemon, "/streams/new", b"new")[0] == 201
         for method in ("GET", "PUT", "DELETE"):
             status, answer, _ = daemon.ask(method, "/streams/old", b"" if method == "PUT" else None, TEXT)
-            assert (status, json.loads(answer)["title"]) == (500, "StreamUnknown")
+            assert (status, json.loads(answer)["title"]) == (500, "StreamRefused")
             assert "record 8 of _streams" in json.loads(answer)["detail"]
         assert daemon.ask("GET", "/streams/x")[0] == 500
         assert daemon.get("/topics/old/index_bounds")[0]["head_seq"] == 1
@@ -664,7 +664,7 @@ def test_without_a_remote_all_but_forks_works(tmp_path: Path) -> None:
     with served(tmp_path / "d", "") as daemon:
         put(daemon, "/streams/a", b"one")
         status, body, _ = fork(daemon, "/streams/f", "/streams/a")
-        assert (status, json.loads(body)["title"]) == (501, "NoForks")
+        assert (status, json.loads(body)["title"]) == (501, "StreamRefused")
         assert daemon.ask("HEAD", "/streams/f")[0] == 404
         assert daemon.ask("DELETE", "/streams/a")[0] == 204
         assert "a" not in daemon.get("/topics")[0]["topics"]
