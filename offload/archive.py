@@ -516,7 +516,7 @@ class Archive(Owned):
 
         Raises:
             TopicExists: Choose another name.
-            InvalidParameters: No record was chosen.
+            Misuse: No record was chosen.
             InvalidRemote: `into` is no URL of a remote.
             SeglogError: As `restore` does. Repeat the call; GC deletes what the first one left.
         """

@@ -38,7 +38,6 @@ An error that one room raises stands in that room, for example `LoadConflict` in
         ├── BodyBroken           the body of a request broke off
         ├── InvalidInput         a line of an input file
         ├── InvalidOption
-        ├── InvalidParameters    parameters of a command that do not go together, or a text that is no value
         ├── NeverWritten         an ephemeral topic has nothing to offload
         ├── NoRemote
         ├── Refused              the daemon's rules forbid it: host, origin, token, size, pace
@@ -74,7 +73,6 @@ __all__ = [
     "InvalidIndex",
     "InvalidInput",
     "InvalidOption",
-    "InvalidParameters",
     "LocalChangesLost",
     "Missing",
     "Misuse",
@@ -405,10 +403,6 @@ class InvalidOption(Misuse, OffloadError):
     reason: str
     hint: str | None = None
     message = "option {option}: {reason}"
-
-
-class InvalidParameters(Misuse, OffloadError):
-    """A command refuses its parameters before it does anything."""
 
 
 class InvalidInput(Misuse, OffloadError):

@@ -33,8 +33,7 @@ from typing import Any, Final
 
 from catalog.errors import InvalidTenant
 from catalog.tenants.names import check_tenant
-from offload.errors import InvalidParameters, NotAllowed, OffloadError, Refused
-from seglog.base.errors import Misuse
+from offload.errors import Misuse, NotAllowed, OffloadError, Refused
 from seglog.base.values import dataclass
 
 RIGHTS_KEY: Final = "seglog.rights"
@@ -173,13 +172,13 @@ def parse_tokens(text: bytes, file: str) -> Tokens:
 
 
 def token_line(name: str, role: Role, topics: str, token: str, tenant: str = "") -> str:
-    """Return the line of a token file. With `tenant`, the token is bound to it. Raises `InvalidParameters`."""
+    """Return the line of a token file. With `tenant`, the token is bound to it. Raises `Misuse`."""
     line = f"{name}:{role.word}:{topics}:{hashlib.sha256(token.encode()).hexdigest()}"
     line += f":{tenant}" if tenant else ""
     try:
         _parsed(line.encode(), "", 1)
     except InvalidTokens as error:
-        raise InvalidParameters(error.reason) from None
+        raise Misuse(error.reason) from None
     return line
 
 

@@ -21,7 +21,7 @@ from offload.cli.execution import directory_of, progress
 from offload.cli.session import Session
 from offload.cli.stopped import told
 from offload.cli.streams import SIGNALS, is_raised, stop_of
-from offload.errors import InvalidInput, InvalidParameters, NoSuchFile, OffloadError
+from offload.errors import InvalidInput, Misuse, NoSuchFile, OffloadError
 from offload.operations import append as use
 from offload.operations.append import Appended, Format, RecordSink
 from offload.operations.command import About, Command, TopicName
@@ -131,15 +131,15 @@ def append(
     Example: seglog append access --follow /var/log/nginx/access.log --state /var/lib/seglog/access.place
     """
     if keep_times and input_format != Format.JSONL:
-        raise InvalidParameters("--keep-times needs --format jsonl, because lines have no times")
+        raise Misuse("--keep-times needs --format jsonl, because lines have no times")
     if follow:
         if file is None or str(file) == "-" or skip_lines:
-            raise InvalidParameters("--follow needs a FILE, and takes no --skip-lines")
+            raise Misuse("--follow needs a FILE, and takes no --skip-lines")
         kept = file.with_name(f"{file.name}.seglog") if state is None else state
         _follow(session, topic, file, kept, (Format(input_format), tag, node), durability, keep_times)
         return
     if state is not None:
-        raise InvalidParameters("--state is for --follow")
+        raise Misuse("--state is for --follow")
     other_format = None if input_format == Format.LINES else str(input_format)
     options = {"format": other_format, "tag": tag, "node": node, "durability": durability}
     reached = _Reached(_Resume(topic, "-" if file is None else str(file), options, skip_lines, keep_times))
@@ -315,7 +315,7 @@ def _sink(session: Session, topic: str, durability: str | None, keep_times: bool
     daemon = session.daemon()
     if daemon is not None:
         if keep_times:
-            raise InvalidParameters("a daemon gives records its own times: stop it, then repeat with --keep-times")
+            raise Misuse("a daemon gives records its own times: stop it, then repeat with --keep-times")
         yield daemon.topic(topic)
         return
     with directory_of(session) as directory:

@@ -13,7 +13,7 @@ from typing import Annotated, Any
 
 from offload.cli.execution import reader_of
 from offload.cli.session import Session
-from offload.errors import InvalidParameters, NoSuchFile, OffloadError
+from offload.errors import Misuse, NoSuchFile, OffloadError
 from offload.operations import bisect as use
 from offload.operations.bisect import FirstBad, State, Tried, Verdict
 from offload.operations.command import About, Command, TopicName
@@ -56,7 +56,7 @@ def bisect(
     Example: seglog bisect orders --good head~20 run ./check.sh
     """
     if not command:
-        raise InvalidParameters("bisect needs a command: seglog bisect TOPIC --good A --bad B run CMD")
+        raise Misuse("bisect needs a command: seglog bisect TOPIC --good A --bad B run CMD")
     with reader_of(session) as call:
         past = _Past(topic, call)
         for tried in use.bisect(topic, past, _Judge(session, topic, past, command), good, bad):

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Annotated
 
 from offload.cli.session import Output, Session
-from offload.errors import ChecksFailed, InvalidParameters
+from offload.errors import ChecksFailed, Misuse
 from offload.operations.command import About, Command
 from seglog import SETTINGS_FILE
 
@@ -40,7 +40,7 @@ def doctor(
     planner, Python on the executors, and reads from each executor with both readers. So it needs a role that may write.
     """
     if master is not None and not spark:
-        raise InvalidParameters("--master goes with --spark")
+        raise Misuse("--master goes with --spark")
     output = session.output
     failed: ChecksFailed | None = None
     is_directory = not spark and (session.directory / SETTINGS_FILE).is_file()

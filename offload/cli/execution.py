@@ -49,12 +49,11 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from offload.cli.session import Output, Session
 from offload.cli.streams import has_reader, write_error
-from offload.errors import InvalidParameters, NoSuchFile, NotConfirmed, OffloadError
+from offload.errors import Misuse, NoSuchFile, NotConfirmed, OffloadError
 from offload.operations.command import COMMANDS, Command, Directory, RequestsSeen, Tell, Work, command_of
 from offload.operations.listed import ListedParameter
 from offload.operations.printing import WouldTake, ago_text, would_take_text
 from offload.operations.results import problem
-from seglog.base.errors import Misuse
 from seglog.base.later import pattern
 from seglog.process import closed_after
 
@@ -519,7 +518,7 @@ def _ask(preview: WouldTake) -> None:
 
 
 def _with_texts(command: Command, values: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return the values, with the text of a file in the place of its path. Raises `NoSuchFile`, `InvalidParameters`."""
+    """Return the values, with the text of a file in the place of its path. Raises `NoSuchFile`, `Misuse`."""
     names = [name for name, option in command.parameters.items() if option.about.is_file and values[name] is not None]
     return {**values, **{name: _text_of(values[name]) for name in names}}
 
@@ -530,7 +529,7 @@ def _text_of(path: Path) -> str:
     except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
         raise NoSuchFile(path) from None
     except UnicodeDecodeError:
-        raise InvalidParameters(f"{path} is not a text in UTF-8") from None
+        raise Misuse(f"{path} is not a text in UTF-8") from None
 
 
 def _while_read(results: Iterator[Any]) -> Iterator[Any]:

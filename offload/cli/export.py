@@ -13,7 +13,7 @@ from offload.cli.execution import Bar, results_of
 from offload.cli.session import Session
 from offload.cli.stopped import told
 from offload.cli.streams import discard_output
-from offload.errors import InvalidParameters
+from offload.errors import Misuse
 from offload.operations import export as use
 from offload.operations.command import COMMANDS, About, Command, TopicName
 from offload.operations.export import ExportRequest, ExportVerified, WrongPart
@@ -54,12 +54,12 @@ def export(
 
     if str(directory) == "-":
         if session.as_json or verify:
-            raise InvalidParameters("with -, the output is the records: leave out --json and --verify")
+            raise Misuse("with -, the output is the records: leave out --json and --verify")
         _print(session, ExportRequest(topic, at, Form(form), part_bytes))
         return
     if verify:
         if at is not None:
-            raise InvalidParameters("--verify takes no --at")
+            raise Misuse("--verify takes no --at")
         for verdict in use.verify(OsFiles(), directory, topic):
             session.output.show(verdict, _verified_text(verdict))
         return

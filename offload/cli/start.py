@@ -12,7 +12,7 @@ from offload.cli.execution import ToldBars, with_bars
 from offload.cli.session import Session
 from offload.cli.stopped import told
 from offload.cli.tenant_role import RoleArn, tenant_of
-from offload.errors import InvalidParameters
+from offload.errors import Misuse
 from offload.operations.command import About, Command
 from offload.operations.printing import counted
 
@@ -71,7 +71,7 @@ def init(
 
     if source is not None:
         if remote or session.remote:
-            raise InvalidParameters("--from names the remote: leave out --remote and SEGLOG_REMOTE")
+            raise Misuse("--from names the remote: leave out --remote and SEGLOG_REMOTE")
         with session.one_command(), closing(ToldBars(is_shown=session.shows_progress)) as bars:
             tenant = tenant_of(source, role_arn)
             created = use.init_from(session.directory, source, bars.tell, dict(os.environ), tenant)
@@ -170,9 +170,9 @@ def serve(
     Example: seglog -C /var/cache/seglog serve --proxy s3://my-bucket/acme
     """
     if tenants and session.remote:
-        raise InvalidParameters("each tenant has its own remote: leave out --remote and SEGLOG_REMOTE")
+        raise Misuse("each tenant has its own remote: leave out --remote and SEGLOG_REMOTE")
     if proxy and (tenants or session.remote):
-        raise InvalidParameters("--proxy names the one remote: leave out --tenants, --remote and SEGLOG_REMOTE")
+        raise Misuse("--proxy names the one remote: leave out --tenants, --remote and SEGLOG_REMOTE")
     if proxy:
         from offload.operations.follow import made_for
 

@@ -15,7 +15,7 @@ from catalog.tenants.policies import Partition, TenantRole, check_bucket
 from offload.cli.execution import ToldBars
 from offload.cli.session import Session
 from offload.cli.streams import write_error
-from offload.errors import InvalidParameters, NoRemote, NotConfirmed
+from offload.errors import Misuse, NoRemote, NotConfirmed
 from offload.operations.command import About, Command, DryRun, Yes
 from offload.operations.printing import check_meant, counted, format_bytes
 from offload.settings import NEVER
@@ -153,7 +153,7 @@ def _alone() -> Iterator[None]:
     Spark sets AWS_PROFILE for its executors, so the program that the profile names has this variable too.
     """
     if _RUNS in os.environ:
-        raise InvalidParameters(
+        raise Misuse(
             "this command runs within itself, because it takes the role with a profile that names it",
             hint="give --profile, the name of a profile with credentials of its own",
         )

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, cast
 
 from offload.cli.execution import with_bars
 from offload.cli.session import Session
-from offload.errors import InvalidParameters
+from offload.errors import Misuse
 from offload.operations.command import About, Command
 from offload.operations.printing import counted, format_bytes
 
@@ -44,11 +44,11 @@ def verify(
     If there is damage, the command names file and offset, or the key, and ends with exit code 5.
     """
     if deep and not remote:
-        raise InvalidParameters("--deep goes with --remote: of a data directory every byte is read anyway")
+        raise Misuse("--deep goes with --remote: of a data directory every byte is read anyway")
     if state is not None and subset is None:
-        raise InvalidParameters("--state goes with --read-data-subset")
+        raise Misuse("--state goes with --read-data-subset")
     if subset is not None and deep:
-        raise InvalidParameters("--deep reads everything: it does not go with --read-data-subset")
+        raise Misuse("--deep reads everything: it does not go with --read-data-subset")
     if subset is not None:
         _show_part(session, subset, state)
     elif remote:

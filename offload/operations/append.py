@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import field, replace
 from typing import TYPE_CHECKING, Any, BinaryIO, Protocol
 
-from offload.errors import InvalidParameters
+from offload.errors import Misuse
 from offload.operations.command import Directory
 from offload.operations.lines import Batch, json_batches, line_batches, longest_line, skip
 from offload.operations.results import HIDDEN
@@ -64,12 +64,12 @@ class RecordSink(Protocol):
 
 
 def open_sink(directory: Directory, topic: str, durability: str | None) -> Topic:
-    """Return a topic for appends by a process that then ends. Raises `InvalidParameters` for an ephemeral append."""
+    """Return a topic for appends by a process that then ends. Raises `Misuse` for an ephemeral append."""
     log, archive = directory.log, directory.maybe_archive
     sink = log.topic(topic) if archive is None or log.has_topic(topic) else archive.open_for_append(topic)
     if (durability or sink.config.durability) == "ephemeral":
         reason = "ephemeral records end with the process that appends them, and this one ends at once"
-        raise InvalidParameters(f"{reason}; nothing was appended. Say --durability memory, disk or fsync")
+        raise Misuse(f"{reason}; nothing was appended. Say --durability memory, disk or fsync")
     return sink
 
 
@@ -86,7 +86,7 @@ def batches(
 ) -> Iterator[Batch]:
     """Yield the records of a stream in batches, behind `skip_lines` lines. `times_from`: see `json_batches`.
 
-    Raises `RecordTooLarge`, `InvalidInput`, and `InvalidParameters` if the stream has fewer lines.
+    Raises `RecordTooLarge`, `InvalidInput`, and `Misuse` if the stream has fewer lines.
 
     In a file of lines, the search for a line that is too long comes before the first batch. So a file goes in whole or
     not at all.
@@ -180,7 +180,7 @@ class Follower:
             else:
                 if done.duplicate and not self._is_again:
                     reason = "the place of --follow is older than the topic: another process went on with a copy of it"
-                    raise InvalidParameters(reason)
+                    raise Misuse(reason)
                 return range(0) if done.duplicate else done.seqs
             if not is_noted:
                 self.note(f"{trouble}; trying again")

@@ -14,7 +14,7 @@ from collections.abc import Callable, Generator, Iterator
 from itertools import chain
 from typing import Protocol
 
-from offload.errors import InvalidParameters
+from offload.errors import Misuse
 from offload.operations.commits import CommitListed
 from offload.operations.diff import RecordShown
 from offload.operations.lines import RecordBatch
@@ -94,7 +94,7 @@ class _After:
 
 
 def bisect(topic: str, past: Past, judge: _Judge, good: str, bad: str) -> Iterator[Tried | FirstBad]:
-    """Yield the verdicts, and at the end the result. Raises `InvalidParameters` if the command contradicts an end."""
+    """Yield the verdicts, and at the end the result. Raises `Misuse` if the command contradicts an end."""
     start, end = past.resolve(good), past.resolve(bad)
     first_state, steps = _states(past, start, end)
     last_state = steps[-1].state
@@ -102,7 +102,7 @@ def bisect(topic: str, past: Past, judge: _Judge, good: str, bad: str) -> Iterat
         verdict = judge(end_state)
         yield Tried(end_state.at, end_state.last_seq, verdict, len(steps).bit_length())
         if verdict not in (expected, Verdict.SKIP):
-            raise InvalidParameters(f"{name}: the command says {verdict} of {end_state}, so there is nothing to find")
+            raise Misuse(f"{name}: the command says {verdict} of {end_state}, so there is nothing to find")
     low, high = yield from _search(len(steps), lambda step: steps[step - 1].state, judge)
     step, before = steps[high - 1], first_state if low == 0 else steps[low - 1].state
     state = step.state
@@ -136,10 +136,10 @@ def _states(past: Past, start: Resolved, end: Resolved) -> tuple[State, list[_Af
         if is_start:
             break
     else:
-        raise InvalidParameters(f"--good {start.target} and --bad {end.target} are no two points of this history")
+        raise Misuse(f"--good {start.target} and --bad {end.target} are no two points of this history")
     is_cut = start.seq is not None and point == (end.volume, end.lsn)
     if not steps or (is_cut and end.seq is not None and end.seq <= (start.seq or 0)):
-        raise InvalidParameters(f"--good {start.target} is not before --bad {end.target}")
+        raise Misuse(f"--good {start.target} is not before --bad {end.target}")
     return State(commit.target, start.seq), steps[::-1]
 
 

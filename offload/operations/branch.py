@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import field
 from typing import TYPE_CHECKING, Annotated, Any
 
-from offload.errors import InvalidParameters
+from offload.errors import Misuse
 from offload.moment import Moment
 from offload.operations.command import (
     About,
@@ -178,7 +178,7 @@ def promote(
     Example: seglog branch promote orders before-the-delete
     """
     if carry and leave:
-        raise InvalidParameters("--carry and --leave exclude each other")
+        raise Misuse("--carry and --leave exclude each other")
     with directory.counting(f"branch promote {topic}"):
         branches = directory.archive.branches
         done = branches.promote_branch(topic, name, keep=keep, carry=carry, leave=leave, message=message)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Annotated
 
-from offload.errors import InvalidParameters
+from offload.errors import Misuse
 from offload.moment import Moment
 from offload.operations.command import About, Command, Directory, Reason, TopicName
 from offload.operations.matching import Fixed, Match, Pattern, Since, Tag, Until, conditions
@@ -53,7 +53,7 @@ def copy(
     """
     if into is not None and directory.host.serves_others:
         hint = "stop the daemon and repeat the command, or run it in another data directory with the same remote"
-        raise InvalidParameters("a daemon copies within its own remote only", hint=hint)
+        raise Misuse("a daemon copies within its own remote only", hint=hint)
     match = conditions(directory, since, until, tag, grep, fixed=fixed)
     with directory.counting(f"copy {topic}"):
         copied = directory.archive.copy(topic, new, at=at, where=_where(start, end, match), into=into, message=message)

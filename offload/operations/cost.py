@@ -23,7 +23,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from datetime import timedelta
 from typing import TYPE_CHECKING, Annotated, Any
 
-from offload.errors import InvalidParameters
+from offload.errors import Misuse
 from offload.operations.command import About, Command, Directory, always
 from offload.operations.printing import counted, format_bytes, lines, span_text
 from seglog.base.values import dataclass
@@ -218,16 +218,14 @@ S3_STANDARD = Prices("S3 Standard, us-east-1, first 50 TB", "2025-06-01", "USD",
 
 
 def parse_prices(text: str) -> Prices:
-    """Return the prices of a file. Raises `InvalidParameters`."""
+    """Return the prices of a file. Raises `Misuse`."""
     try:
         table = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
-        raise InvalidParameters(f"the file of prices is not TOML: {error}") from None
+        raise Misuse(f"the file of prices is not TOML: {error}") from None
     for key in table:
         if key not in (*_TEXTS, *_AMOUNTS):
-            raise InvalidParameters(
-                f"the file of prices has an unknown key {key!r}; the keys are {', '.join(_known())}"
-            )
+            raise Misuse(f"the file of prices has an unknown key {key!r}; the keys are {', '.join(_known())}")
     amounts = [_amount(table, key) for key in _AMOUNTS]
     return Prices(_text(table, "name", ""), _day(table), _text(table, "currency", None), *amounts)
 
@@ -239,14 +237,14 @@ def _known() -> list[str]:
 def _amount(table: Mapping[str, Any], key: str) -> float:
     value: Any = table.get(key)
     if type(value) not in (int, float) or not 0 <= value < math.inf:
-        raise InvalidParameters(f"the file of prices needs {key}, a number of 0 or more; it has {value!r}")
+        raise Misuse(f"the file of prices needs {key}, a number of 0 or more; it has {value!r}")
     return float(value)
 
 
 def _text(table: Mapping[str, Any], key: str, default: str | None) -> str:
     value = table.get(key, default)
     if not isinstance(value, str) or len(value) > 100:
-        raise InvalidParameters(f"the file of prices needs {key}, a text of at most 100 characters; it has {value!r}")
+        raise Misuse(f"the file of prices needs {key}, a text of at most 100 characters; it has {value!r}")
     return value
 
 

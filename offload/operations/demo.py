@@ -23,7 +23,7 @@ from collections.abc import Callable, Iterator
 from importlib.util import find_spec
 from pathlib import Path
 
-from offload.errors import DirectoryNotEmpty, InvalidParameters, NoSuchFile, OffloadError
+from offload.errors import DirectoryNotEmpty, Misuse, NoSuchFile, OffloadError
 from seglog.base.values import dataclass
 
 _MARK = ".seglog-demo"
@@ -62,14 +62,14 @@ def demo(directory: Path, file: Path | None, note: Callable[[str], None]) -> Ite
 
     `note` takes what a person has to know before a long step.
 
-    Raises `NoSuchFile`, `InvalidParameters`, `DirectoryNotEmpty`, `DemoFailed`.
+    Raises `NoSuchFile`, `Misuse`, `DirectoryNotEmpty`, `DemoFailed`.
     """
     if file is not None and not file.is_file():
         raise NoSuchFile(file)
     wanted = _access_log() if file is None else file.read_bytes()
     count = len(wanted.removesuffix(b"\n").split(b"\n"))
     if count < 2:
-        raise InvalidParameters(f"{file} has {count} line, and the demo deletes half of the lines")
+        raise Misuse(f"{file} has {count} line, and the demo deletes half of the lines")
     _make_empty(directory)
     text = directory / "text.log"
     text.write_bytes(wanted)
@@ -117,11 +117,11 @@ def _story(directory: Path, text: str, wanted: bytes, count: int, note: Callable
 
 
 def _make_empty(directory: Path) -> None:
-    """Make the directory, or remove what an earlier demo left. Raises `DirectoryNotEmpty`, `InvalidParameters`."""
+    """Make the directory, or remove what an earlier demo left. Raises `DirectoryNotEmpty`, `Misuse`."""
     try:
         directory.mkdir(parents=True, exist_ok=True)
     except (FileExistsError, NotADirectoryError):
-        raise InvalidParameters(f"{directory} is no directory") from None
+        raise Misuse(f"{directory} is no directory") from None
     mark = directory / _MARK
     if any(directory.iterdir()) and not mark.exists():
         raise DirectoryNotEmpty(directory, hint="take a new directory for the demo with --directory")

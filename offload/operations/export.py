@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from offload.errors import DamageFound, ExportOutdated, InvalidParameters, OffloadError
+from offload.errors import DamageFound, ExportOutdated, Misuse, OffloadError
 from offload.operations.export_directory import (
     ExportDirectory,
     Exported,
@@ -103,9 +103,9 @@ def export(
 
 
 def export_to(source: Source, sink: Sink, request: ExportRequest, passed: _Progress) -> None:
-    """Write all records to a sink, such as standard output. Only lines fit there. Raises `InvalidParameters`."""
+    """Write all records to a sink, such as standard output. Only lines fit there. Raises `Misuse`."""
     if request.form is Form.PARQUET:
-        raise InvalidParameters("--format parquet needs a directory, because a file of it has an end")
+        raise Misuse("--format parquet needs a directory, because a file of it has an end")
     begun = source.begin(request.at, request.form, request.part_bytes)
     try:
         writer = writer_of(request.form, sink, [])
@@ -122,7 +122,7 @@ def export_to(source: Source, sink: Sink, request: ExportRequest, passed: _Progr
 def verify(files: Files, directory: Path, name: str) -> Iterator[WrongPart | ExportVerified]:
     """Read the files of an export again, and compare them with the manifest. Raises `DamageFound` at the end."""
     if not look(files, directory):
-        raise InvalidParameters(f"{directory} has no export")
+        raise Misuse(f"{directory} has no export")
     with opened(files, directory, writes=False) as folder:
         begun = folder.begun
         if begun is None or begun.name != name:

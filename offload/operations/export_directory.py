@@ -27,7 +27,7 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
-from offload.errors import DirectoryNotEmpty, InvalidParameters, OffloadError
+from offload.errors import DirectoryNotEmpty, Misuse, OffloadError
 from offload.operations.export_state import ExportBegun
 from offload.operations.results import json_line, kind_of
 from seglog.base.errors import Conflict, Corrupt
@@ -170,10 +170,10 @@ class ExportDirectory:
 
 
 def look(files: Files, path: Path) -> bool:
-    """Return whether the directory has an export. Raises `InvalidParameters`, `DirectoryNotEmpty` for other files."""
+    """Return whether the directory has an export. Raises `Misuse`, `DirectoryNotEmpty` for other files."""
     if not files.is_dir(path):
         if files.identity(path) is not None:
-            raise InvalidParameters(f"{path} is a file: name a directory, or - for standard output")
+            raise Misuse(f"{path} is a file: name a directory, or - for standard output")
         return False
     names = files.list_dir(path)
     if names and MANIFEST not in names:

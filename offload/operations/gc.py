@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import field
 from typing import TYPE_CHECKING, Annotated, Any
 
-from offload.errors import InvalidParameters, VolumesBlocked
+from offload.errors import Misuse, VolumesBlocked
 from offload.moment import Moment
 from offload.operations.command import About, Command, Directory, always, dry
 from offload.operations.printing import counted, format_bytes, lines, parse_span_ms
@@ -115,7 +115,7 @@ def gc(
 
 
 def _parse_retained(option: str, text: str | None) -> int | None:
-    """Return the seconds of a span, which may be 0. None if there is no text. Raises `InvalidParameters`."""
+    """Return the seconds of a span, which may be 0. None if there is no text. Raises `Misuse`."""
     if text is None or text == "0":
         return None if text is None else 0
     return parse_span_ms(option, text, ", or 0") // 1000
@@ -201,7 +201,7 @@ def plan(
     plan leaves out what an older plan names. The last lines list the plans that wait.
     """
     if number is not None and (retain is not None or dry_run):
-        raise InvalidParameters("an existing PLAN goes with neither --retain nor --dry-run")
+        raise Misuse("an existing PLAN goes with neither --retain nor --dry-run")
     retain_s = _parse_retained("--retain", retain)
     collection = directory.archive.collection
     if number is not None:

@@ -34,7 +34,7 @@ from typing import NamedTuple, TypeAlias
 
 from xxhash import xxh3_128_hexdigest
 
-from offload.errors import InvalidParameters
+from offload.errors import Misuse
 from seglog import FileCorrupt, OsFiles, RecordTooLarge
 from seglog.base.values import dataclass
 from seglog.files.port import OpenFile
@@ -76,13 +76,13 @@ class PlaceFile:
             files.lock(self._file.fd)
             files.sync_dir(path.parent)  # a process that was killed here may have left the name unsynced
         except BlockingIOError:
-            raise InvalidParameters(f"another process follows with the place in {path}") from None
+            raise Misuse(f"another process follows with the place in {path}") from None
         except OSError as error:
             reason = f"{path} is for the place in the followed file, and cannot be written: {error.strerror}"
-            raise InvalidParameters(f"{reason}. Name another file with --state") from None
+            raise Misuse(f"{reason}. Name another file with --state") from None
 
     def load(self, topic: str) -> Place | None:
-        """Return the newest place, or None in a new file. Raises `FileCorrupt`, and `InvalidParameters`."""
+        """Return the newest place, or None in a new file. Raises `FileCorrupt`, and `Misuse`."""
         data = self._file.read(2 * _SLOT_BYTES, 0)
         found = [each for at in (0, _SLOT_BYTES) if (each := _slot(data[at : at + _SLOT_BYTES])) is not None]
         if not found:
@@ -92,7 +92,7 @@ class PlaceFile:
         self._turn, place = max(found, key=lambda each: each[0])
         if place.topic != topic:
             reason = f"{self._file.path} has a place for the topic {place.topic}, not {topic}"
-            raise InvalidParameters(f"{reason}. Name another file with --state")
+            raise Misuse(f"{reason}. Name another file with --state")
         return place
 
     def save(self, place: Place) -> None:

@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import field
 from typing import Any, BinaryIO
 
-from offload.errors import InvalidInput, InvalidParameters
+from offload.errors import InvalidInput, Misuse
 from seglog import Gap, Record, RecordTooLarge
 from seglog.base.arguments import WHOLE_MAX
 from seglog.base.values import dataclass
@@ -124,11 +124,11 @@ def longest_line(stream: BinaryIO, at_least: int = 0) -> int:
 
 
 def skip(stream: BinaryIO, line_count: int) -> None:
-    """Read that many lines of a stream. Raises `InvalidParameters` if it has fewer."""
+    """Read that many lines of a stream. Raises `Misuse` if it has fewer."""
     for number in range(line_count):
         line = stream.readline(_READ_BYTES)
         if not line:
-            raise InvalidParameters(f"--skip-lines {line_count}: the input has only {number} lines")
+            raise Misuse(f"--skip-lines {line_count}: the input has only {number} lines")
         while line and not line.endswith(b"\n"):
             line = stream.readline(_READ_BYTES)
 

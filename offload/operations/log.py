@@ -7,7 +7,7 @@ from dataclasses import replace
 from itertools import islice
 from typing import TYPE_CHECKING, Annotated, Any
 
-from offload.errors import InvalidParameters
+from offload.errors import Misuse
 from offload.operations.command import About, Command, TopicName, always, with_branch
 from offload.operations.commits import CommitListed, commit_text, listed, segment_text, stat_text
 from offload.operations.graph import GraphedCommit, graph, graphed
@@ -50,7 +50,7 @@ def log(
         yield from _commits(archive, with_branch(topic, branch), kinds, (since_ms, until_ms), record, limit)
         return
     if any(condition is not None for condition in (branch, kinds, since_ms, until_ms, record)):
-        raise InvalidParameters("--graph shows all branches and commits: only -n and --stat go with it")
+        raise Misuse("--graph shows all branches and commits: only -n and --stat go with it")
     yield from islice(graph(archive, topic), limit)
 
 
@@ -153,7 +153,7 @@ def _kinds(text: str | None) -> set[str] | None:
         return None
     kinds = {word.strip() for word in text.split(",")}
     for word in sorted(kinds - set(_KINDS)):
-        raise InvalidParameters(f"--kind: {word!r} is none of {', '.join(_KINDS)}")
+        raise Misuse(f"--kind: {word!r} is none of {', '.join(_KINDS)}")
     return kinds
 
 

@@ -15,7 +15,7 @@ import re
 from collections.abc import Callable
 from typing import Annotated, TypeAlias
 
-from offload.errors import InvalidParameters
+from offload.errors import Misuse
 from offload.operations.command import About, Directory
 from offload.operations.printing import time_ms
 from seglog import Record
@@ -59,7 +59,7 @@ class Match:
 def conditions(
     directory: Directory, since: str | None, until: str | None, tag: str | None, grep: str | None, *, fixed: bool
 ) -> Match:
-    """Return the conditions of a command that works on a directory. Raises `InvalidParameters`, `InvalidTarget`."""
+    """Return the conditions of a command that works on a directory. Raises `Misuse`, `InvalidTarget`."""
     serves_others = grep is not None and directory.host.serves_others
     return match_of(time_ms(since), time_ms(until), tag, grep, fixed=fixed, serves_others=serves_others)
 
@@ -73,16 +73,16 @@ def match_of(
     fixed: bool,
     serves_others: bool = False,
 ) -> Match:
-    """Return the conditions of a command's options. Raises `InvalidParameters`."""
+    """Return the conditions of a command's options. Raises `Misuse`."""
     if fixed and grep is None:
-        raise InvalidParameters("--fixed goes with --grep")
+        raise Misuse("--fixed goes with --grep")
     return Match(
         since_ms, until_ms, tag, None if grep is None else pattern_of(grep, fixed=fixed, serves_others=serves_others)
     )
 
 
 def pattern_of(text: str, *, fixed: bool = False, serves_others: bool = False) -> Callable[[bytes], object]:
-    """Return a function that says whether a value has the pattern. Raises `InvalidParameters`."""
+    """Return a function that says whether a value has the pattern. Raises `Misuse`."""
     pattern = text.encode("utf-8", "surrogateescape")
     if fixed:
         return lambda value: pattern in value
@@ -90,11 +90,11 @@ def pattern_of(text: str, *, fixed: bool = False, serves_others: bool = False) -
         compiled = re.compile(pattern)
     except re.error as error:
         hint = "--fixed looks for it as it is"
-        raise InvalidParameters(f"--grep {text!r} is no regular expression: {error}", hint=hint) from None
+        raise Misuse(f"--grep {text!r} is no regular expression: {error}", hint=hint) from None
     search = _search_of_re2(pattern)
     if search is None and serves_others:
         hint = "use `fixed`, or look for the pattern in what `read` returns"
-        raise InvalidParameters("the daemon takes a pattern only for RE2, which is missing or refuses it", hint=hint)
+        raise Misuse("the daemon takes a pattern only for RE2, which is missing or refuses it", hint=hint)
     return search or compiled.search
 
 

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import field
 from typing import TYPE_CHECKING, Annotated, Any
 
-from offload.errors import InvalidParameters
+from offload.errors import Misuse
 from offload.operations.command import About, Command, Directory, TopicName, dry
 from offload.operations.printing import (
     Output,
@@ -109,7 +109,7 @@ def offload(
     it.
     """
     if (topic is None) == (not every):
-        raise InvalidParameters("name a TOPIC, or give --all")
+        raise Misuse("name a TOPIC, or give --all")
     archive = directory.archive
     if topic is not None:
         yield _offload(directory, archive, topic, up_to, drop_hot=drop_hot, dry_run=dry_run)
@@ -205,12 +205,12 @@ def compact(
     The settings merge_below_bytes and merge_count say which objects are small, and how many of them make a merge.
     """
     if (topic is None) == (not every):
-        raise InvalidParameters("name a TOPIC, or give --all")
+        raise Misuse("name a TOPIC, or give --all")
     if erase:
         topics = "every topic" if topic is None else topic
         check_meant(f"this erases the deleted records of {topics} from the remote", yes=yes, dry_run=dry_run)
     elif dry_run or message:
-        raise InvalidParameters("--dry-run and -m go with --erase")
+        raise Misuse("--dry-run and -m go with --erase")
     archive = directory.archive
     for name in directory.log.topics() if topic is None else [topic]:
         if dry_run:

@@ -9,7 +9,7 @@ from dataclasses import field, replace
 from itertools import islice
 from typing import TYPE_CHECKING, Annotated
 
-from offload.errors import InvalidParameters
+from offload.errors import Misuse
 from offload.moment import Moment
 from offload.operations.command import About, Command, Directory, Reason, always, dry, without_main
 from offload.operations.printing import counted, format_bytes, lines, rows
@@ -138,10 +138,10 @@ def undo(
             return _undo_delete(directory, change, number, partial=partial, message=message, dry_run=dry_run)
         return _undo_commit(directory, change, commit, partial=partial, message=message, dry_run=dry_run)
     if partial or message:
-        raise InvalidParameters("--partial and --message go with a topic")
+        raise Misuse("--partial and --message go with a topic")
     number = None if change is None else _number(change)
     if number is None and directory.maybe_archive is None:
-        raise InvalidParameters("without a remote no name has changed: `seglog undo TOPIC` takes back a delete")
+        raise Misuse("without a remote no name has changed: `seglog undo TOPIC` takes back a delete")
     with directory.counting("undo"):
         if number is None:
             operation = _last_operation(directory.archive)
@@ -182,7 +182,7 @@ def _undo_commit(
 ) -> CommitUndone:
     lsn = _LSN.fullmatch(commit)
     if lsn is None:
-        raise InvalidParameters(
+        raise Misuse(
             f"{commit!r} is neither lsn:N nor delete:N: `seglog log {topic} --kind delete,evict,truncate` lists commits"
         )
     number, vid = _number(lsn[1]), _volume(lsn[2])
@@ -219,7 +219,7 @@ def _commit_undone(topic: str, undone: Undone) -> CommitUndone:
 def _number(text: str) -> int:
     number = int(text[:_DIGITS])
     if not 1 <= number <= WHOLE_MAX or len(text) > _DIGITS:
-        raise InvalidParameters(f"{text}: these numbers are from 1 to {WHOLE_MAX}")
+        raise Misuse(f"{text}: these numbers are from 1 to {WHOLE_MAX}")
     return number
 
 
@@ -230,7 +230,7 @@ def _volume(text: str | None) -> Vid | None:
     try:
         return None if text is None else Vid.parse(text)
     except InvalidKey:
-        raise InvalidParameters(f"{text} is no volume: `seglog log` shows them") from None
+        raise Misuse(f"{text} is no volume: `seglog log` shows them") from None
 
 
 def _last_operation(archive: Archive) -> NumberedEntry:

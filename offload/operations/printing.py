@@ -17,7 +17,7 @@ from dataclasses import field
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Protocol
 
-from offload.errors import InvalidParameters
+from offload.errors import Misuse
 from offload.moment import Moment
 from seglog.base.errors import format_bytes as format_bytes  # the texts of errors have it too
 from seglog.base.later import pattern
@@ -45,7 +45,7 @@ def parse_span_ms(option: str, text: str, other_forms: str = "") -> int:
     """Return a duration in milliseconds for an option that does not take `none`. An error names `other_forms`."""
     span_ms = parse_duration_ms(text)
     if span_ms is None:
-        raise InvalidParameters(f"{option} takes a duration such as 12h or 7d{other_forms}")
+        raise Misuse(f"{option} takes a duration such as 12h or 7d{other_forms}")
     return span_ms
 
 
@@ -53,7 +53,7 @@ def parse_span_s(option: str, text: str, other_forms: str = "") -> int:
     """Return a duration in whole seconds, for an option that keeps seconds. An error names `other_forms`."""
     seconds, rest_ms = divmod(parse_span_ms(option, text, other_forms), 1000)
     if rest_ms:
-        raise InvalidParameters(f"{option} takes whole seconds, at least 1s{other_forms}; {text} is not")
+        raise Misuse(f"{option} takes whole seconds, at least 1s{other_forms}; {text} is not")
     return seconds
 
 
@@ -72,7 +72,7 @@ def _parse(text: str, units: dict[str, int], noun: str) -> int | None:
         return None
     match = _NUMBER.fullmatch(text)
     if match is None or match[2] not in units:
-        raise InvalidParameters(f"{text!r} is not {noun}, nor none")
+        raise Misuse(f"{text!r} is not {noun}, nor none")
     return int(match[1]) * units[match[2]]
 
 
@@ -265,9 +265,9 @@ class WouldTake:
 
 
 def check_meant(effect: str, *, yes: bool, dry_run: bool) -> None:
-    """Raise `InvalidParameters` if the caller gives neither --yes nor --dry-run."""
+    """Raise `Misuse` if the caller gives neither --yes nor --dry-run."""
     if not yes and not dry_run:
-        raise InvalidParameters(f"{effect}; say --yes to do it, or --dry-run to see what would go")
+        raise Misuse(f"{effect}; say --yes to do it, or --dry-run to see what would go")
 
 
 def would_take(

@@ -14,7 +14,7 @@ from functools import partial
 from itertools import chain, islice
 from typing import TYPE_CHECKING, Annotated, Any, TypeAlias, TypeVar
 
-from offload.errors import InvalidParameters
+from offload.errors import Misuse
 from offload.operations.command import About, Command, Directory, TopicName, with_branch
 from offload.operations.lines import RecordBatch, RecordLines, to_line
 from offload.operations.matching import Fixed, Match, Pattern, Since, Tag, Until, conditions, pattern_of
@@ -84,7 +84,7 @@ def read(
     --since "2 hours ago" --grep "time(d )?out"
     """
     if follow and (end is not None or until is not None or at is not None):
-        raise InvalidParameters("--follow has no end: leave out --to, --until and --at")
+        raise Misuse("--follow has no end: leave out --to, --until and --at")
     match = conditions(directory, since, until, tag, grep, fixed=fixed)
     name, counts = with_branch(topic, branch), Skipped()
     is_plain = match == Match() and not stats

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from xxhash import xxh3_64_hexdigest
 
-from offload.errors import InvalidOption, InvalidParameters
+from offload.errors import InvalidOption, Misuse
 from offload.moment import Moment
 from offload.operations.command import About, Command, Directory, DryRun, Reason, TopicName, Yes, always, dry
 from offload.operations.matching import Fixed, Match, Pattern, Since, Tag, Until, conditions
@@ -117,7 +117,7 @@ def delete(
     from offload.services.writer import take_here
 
     if all(condition is None for condition in (start, end, before, since, until, tag, grep, seqs)):
-        raise InvalidParameters("name the records: --from, --to, --before, --since, --until, --tag, --grep or --seqs")
+        raise Misuse("name the records: --from, --to, --before, --since, --until, --tag, --grep or --seqs")
     check_meant(f"this deletes records of {topic}", yes=yes, dry_run=dry_run)
     archive = directory.maybe_archive
     for seq in (start, before):
@@ -244,7 +244,7 @@ def evict(
     from offload.services.writer import take_here
 
     if (before is None) == (older is None):
-        raise InvalidParameters("give a bound: --before SEQ or --older-than AGE")
+        raise Misuse("give a bound: --before SEQ or --older-than AGE")
     age_ms = 0 if older is None else parse_span_ms("--older-than", older)
     check_meant(f"this evicts records of {topic}", yes=yes, dry_run=dry_run)
     archive = directory.maybe_archive

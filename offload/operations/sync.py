@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import field
 from typing import TYPE_CHECKING, Annotated, Any
 
-from offload.errors import InvalidParameters
+from offload.errors import Misuse
 from offload.operations.command import About, Command, Directory, Host, TopicName, dry
 from offload.operations.printing import Output, WouldTake, check_meant, counted, lines, taking_lines, would
 from offload.operations.results import HIDDEN, MERGED
@@ -86,7 +86,7 @@ def sync(
     the tags of the topic.
     """
     if push + fetch + follow > 1:
-        raise InvalidParameters("--push, --fetch and --follow exclude each other")
+        raise Misuse("--push, --fetch and --follow exclude each other")
     archive = directory.archive
     if fetch:
         with directory.counting(f"sync {topic}"):
@@ -125,11 +125,11 @@ def reset(
     another writer. Example: seglog reset orders --as what-i-had
     """
     if as_branch is not None and discard:
-        raise InvalidParameters("--as keeps it, --discard drops it: say one")
+        raise Misuse("--as keeps it, --discard drops it: say one")
     if discard:
         check_meant(f"this drops what only this directory has of {topic}", yes=yes, dry_run=dry_run)
     elif dry_run:
-        raise InvalidParameters("--dry-run goes with --discard")
+        raise Misuse("--dry-run goes with --discard")
     if dry_run:
         return would("reset --discard", topic, directory.archive.previews.local(topic))
     with directory.counting(f"reset {topic}"):

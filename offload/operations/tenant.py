@@ -26,12 +26,11 @@ from catalog.tenants.policies import (
     session_tag_policy,
     tenant_policy,
 )
-from offload.errors import InvalidParameters, NoSuchFile, OffloadError
+from offload.errors import Misuse, NoSuchFile, OffloadError
 from offload.operations.results import OPTIONAL
 from offload.settings import ROLE_ARN, ROLE_ARN_FORM, Settings
 from offload.tenants.deletion import contents_of, delete_all, lifecycle_rule
 from offload.tenants.directories import data_directories
-from seglog.base.errors import Misuse
 from seglog.base.values import dataclass
 from seglog.errors import NotInstalled
 
@@ -74,19 +73,19 @@ def policy(
 ) -> TenantPolicy:
     """Return the policy of a tenant's role, or with `session_tags` the policy that all tenants share.
 
-    Raises `InvalidParameters`, `InvalidTenant` and `InvalidArgument`.
+    Raises `Misuse`, `InvalidTenant` and `InvalidArgument`.
     """
     parsed = [Condition.parse(text) for text in conditions]
     if not session_tags:
         if name is None:
-            raise InvalidParameters("a policy needs the NAME of a tenant", hint="or give --session-tags")
+            raise Misuse("a policy needs the NAME of a tenant", hint="or give --session-tags")
         document = tenant_policy(name, role, bucket, base, kms_key, parsed, partition)
         return TenantPolicy(name, role, document)
     if name is not None:
-        raise InvalidParameters(f"--session-tags takes no tenant {name!r}", hint="leave one of the two out")
+        raise Misuse(f"--session-tags takes no tenant {name!r}", hint="leave one of the two out")
     if kms_key is not None:
         hint = "give each tenant's key a policy of its own, for the session tag"
-        raise InvalidParameters("--session-tags takes no --kms-key: a key belongs to one tenant", hint=hint)
+        raise Misuse("--session-tags takes no --kms-key: a key belongs to one tenant", hint=hint)
     return TenantPolicy(None, role, session_tag_policy(role, bucket, base, parsed, partition))
 
 
@@ -171,7 +170,7 @@ class Asked:
 def credentials(request: Asked, settings: Settings, url: str | None) -> TenantGrant:
     """Ask STS for credentials of a tenant, which may do no more than its role does on the prefix behind `url`.
 
-    Raises `InvalidParameters`, `InvalidTenant`, `InvalidArgument`, `AccessDenied` and `StoreUnreachable`.
+    Raises `Misuse`, `InvalidTenant`, `InvalidArgument`, `AccessDenied` and `StoreUnreachable`.
     """
     from offload.tenants.access import TenantAccess, policy_text
     from offload.tenants.credentials import assume_role
@@ -180,16 +179,14 @@ def credentials(request: Asked, settings: Settings, url: str | None) -> TenantGr
     of_file = settings.tenant
     arn = request.role_arn or of_file.role_arn
     if not arn:
-        raise InvalidParameters("STS needs an IAM role", hint="give --role-arn, or set tenant.role_arn")
+        raise Misuse("STS needs an IAM role", hint="give --role-arn, or set tenant.role_arn")
     if not ROLE_ARN.fullmatch(arn):
-        raise InvalidParameters(f"{arn!r} is not the ARN of a role", hint=f"its form is {ROLE_ARN_FORM}")
+        raise Misuse(f"{arn!r} is not the ARN of a role", hint=f"its form is {ROLE_ARN_FORM}")
     for option, text in (("--external-id", request.external_id), ("--profile", request.profile)):
         if text is not None and not _PLAIN.fullmatch(text):
-            raise InvalidParameters(
-                f"{option} {text!r} is not plain text", hint="it has A-Z a-z 0-9 and + = , . @ : / _ -"
-            )
+            raise Misuse(f"{option} {text!r} is not plain text", hint="it has A-Z a-z 0-9 and + = , . @ : / _ -")
     if not _SHORTEST_S <= request.lasts_s <= _LONGEST_S:
-        raise InvalidParameters("--for takes 15m to 12h", hint="the role has a maximum of its own, 1h by default")
+        raise Misuse("--for takes 15m to 12h", hint="the role has a maximum of its own, 1h by default")
     bucket, base = _place_of(request.tenant, url)
     key = request.kms_key or _key_of(settings)
     policy = policy_text(request.tenant, request.role, bucket, base, key, Partition.of(arn))
@@ -202,13 +199,13 @@ def credentials(request: Asked, settings: Settings, url: str | None) -> TenantGr
 
 
 def check(name: str, settings: Settings, url: str | None) -> TenantCheck:
-    """Check the bucket of a tenant with its own credentials. Raises `InvalidParameters` and the errors of STS."""
+    """Check the bucket of a tenant with its own credentials. Raises `Misuse` and the errors of STS."""
     from offload.tenants.bucket_check import check_bucket
     from offload.tenants.source import source_of
 
     check_tenant(name)
     if settings.tenant.name not in {"", name}:
-        raise InvalidParameters(f"the data directory is of another tenant than {name}", hint="name its own tenant")
+        raise Misuse(f"the data directory is of another tenant than {name}", hint="name its own tenant")
     _place_of(name, url)
     if find_spec("aiobotocore") is None:
         raise NotInstalled("seglog tenant check", "aiobotocore", "tenants")
@@ -218,12 +215,12 @@ def check(name: str, settings: Settings, url: str | None) -> TenantCheck:
 
 
 def _place_of(name: str, url: str | None) -> tuple[str, str]:
-    """Return the bucket and the base of the tenant's remote. Raises `InvalidParameters`."""
+    """Return the bucket and the base of the tenant's remote. Raises `Misuse`."""
     parts = split_remote(url or "")
     base, _, last = parts.path.strip("/").rpartition("/")
     if parts.scheme != "s3" or not parts.netloc or last != name:
         problem = f"{url} is not the remote of {name}" if url else f"the remote of {name} is not known"
-        raise InvalidParameters(problem, hint=f"give --bucket, or --remote s3://BUCKET/{name} before the command")
+        raise Misuse(problem, hint=f"give --bucket, or --remote s3://BUCKET/{name} before the command")
     return check_bucket(parts.netloc), base
 
 

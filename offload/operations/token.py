@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from offload.errors import InvalidParameters
+from offload.errors import Misuse
 from offload.rights import Role, new_token, token_line
 from seglog.base.values import dataclass
 
@@ -19,9 +19,9 @@ class TokenMade:
 
 
 def new(name: str, role: str, topics: str, tenant: str | None = None) -> TokenMade:
-    """Make a token with its line. With `tenant`, it is bound to that. Raises `InvalidParameters`."""
+    """Make a token with its line. With `tenant`, it is bound to that. Raises `Misuse`."""
     roles = {role.word: role for role in Role}
     if role not in roles:
-        raise InvalidParameters(f"{role!r} is none of {', '.join(roles)}")
+        raise Misuse(f"{role!r} is none of {', '.join(roles)}")
     token = new_token()
     return TokenMade(name, role, topics, token_line(name, roles[role], topics, token, tenant or ""), token)

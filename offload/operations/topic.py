@@ -7,7 +7,7 @@ from contextlib import suppress
 from dataclasses import asdict, field, replace
 from typing import TYPE_CHECKING, Annotated, Any
 
-from offload.errors import InvalidParameters
+from offload.errors import Misuse
 from offload.operations.command import About, Command, Directory, DryRun, PlainTopicName, Yes, always, dry
 from offload.operations.printing import (
     WouldTake,
@@ -153,7 +153,7 @@ def set_config(
     changes = _config_changes(ttl, cap_records, cap_bytes, discard, durability)
     triggers = _attribute_changes(offload_after, offload_hot_bytes, tail_interval, window)
     if not changes and not triggers:
-        raise InvalidParameters("say what to change: `seglog topic set --help` tells the options")
+        raise Misuse("say what to change: `seglog topic set --help` tells the options")
     if directory.maybe_archive is not None:
         directory.maybe_archive.replication.check_not_followed(topic)
     handle = directory.log.get_topic(topic)
@@ -224,7 +224,7 @@ def delete(
 
     check_meant(f"this deletes {topic} and all its records here", yes=yes, dry_run=dry_run)
     if discard and not detach:
-        raise InvalidParameters("--discard goes with --detach")
+        raise Misuse("--discard goes with --detach")
     archive = directory.maybe_archive
     if dry_run and archive is None:
         return would("topic delete", topic, preview_of_all(directory.log.get_topic(topic)))
@@ -255,7 +255,7 @@ def list_topics(directory: Directory) -> Iterator[TopicListed]:
 def _config_changes(
     ttl: str | None, cap_records: str | None, cap_bytes: str | None, discard: str | None, durability: str | None
 ) -> dict[str, Any]:
-    """Return the new fields of the configuration. Raises `InvalidParameters`."""
+    """Return the new fields of the configuration. Raises `Misuse`."""
     changes: dict[str, Any] = {}
     if ttl is not None:
         changes["ttl_ms"] = parse_duration_ms(ttl)
@@ -273,7 +273,7 @@ def _config_changes(
 def _attribute_changes(
     offload_after: str | None, offload_hot_bytes: str | None, tail_interval: str | None, window: str | None
 ) -> dict[str, str | None]:
-    """Return the new attributes. None removes an attribute: the setting holds again. Raises `InvalidParameters`."""
+    """Return the new attributes. None removes an attribute: the setting holds again. Raises `Misuse`."""
     own = {"offload_after_s": offload_after, "offload_hot_bytes": offload_hot_bytes, "tail_interval_s": tail_interval}
     triggers = {key: _trigger(key, text) for key, text in own.items() if text is not None}
     return triggers if window is None else {**triggers, "pitr_window_s": _window(window)}

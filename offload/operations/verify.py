@@ -36,7 +36,7 @@ from catalog.gc.object_check import Looked, ObjectCheck
 from catalog.gc.scrub import Finding, Scrub
 from catalog.objects import ObjectStore
 from catalog.objects.base import each_of
-from offload.errors import DamageFound, InvalidParameters
+from offload.errors import DamageFound, Misuse
 from offload.handles import split_name
 from offload.operations.command import Tell, watch_of
 from offload.operations.results import HIDDEN
@@ -261,20 +261,20 @@ class ObjectsLooked:
 
 
 def parse_share(text: str) -> float:
-    """Return the share of a text such as 5%. Raises `InvalidParameters`."""
+    """Return the share of a text such as 5%. Raises `Misuse`."""
     try:
         percent = float(text.removesuffix("%"))
     except ValueError:
         percent = -1.0
     if not text.endswith("%") or not 0 < percent <= 100:
-        raise InvalidParameters(f"--read-data-subset takes a share above 0% and up to 100%, such as 5%, not {text!r}")
+        raise Misuse(f"--read-data-subset takes a share above 0% and up to 100%, such as 5%, not {text!r}")
     return percent / 100
 
 
 def verify_part(
     store: ObjectStore, now_ms: int, tell: Tell, *, share: float, state: Path | None, directory: Path | None = None
 ) -> Iterator[ObjectLooked | Note | ObjectsLooked]:
-    """Yield each object, then the counts. Raises `DamageFound` if one is lost or corrupt, and `InvalidParameters` for a
+    """Yield each object, then the counts. Raises `DamageFound` if one is lost or corrupt, and `Misuse` for a
     state file that is not of this remote. Others may use the remote meanwhile. `directory` is as in `verify_remote`.
     """
     ends, notes = _known_ends(directory)
@@ -347,14 +347,14 @@ def _part(state: Path | None, url: str, share: float) -> Iterator[_Part]:
     try:
         file = state.open("a+b")
     except OSError as error:
-        raise InvalidParameters(f"--state {state} cannot be opened: {error.strerror}") from error
+        raise Misuse(f"--state {state} cannot be opened: {error.strerror}") from error
     with file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            raise InvalidParameters(f"another run has --state {state} open") from None
+            raise Misuse(f"another run has --state {state} open") from None
         except OSError as error:
-            raise InvalidParameters(f"--state {state} cannot be locked: {error.strerror}") from error
+            raise Misuse(f"--state {state} cannot be locked: {error.strerror}") from error
         file.seek(0)
         start, end, done = _known(file.read(), state, url, share)
         file.truncate(0)
@@ -374,9 +374,9 @@ def _known(body: bytes, state: Path, url: str, share: float) -> tuple[float, flo
         remote, start = str(facts["remote"]), float(facts["start"])
         end = float(facts["end"]) if "end" in facts else start + share
     except (ValueError, KeyError, TypeError) as error:
-        raise InvalidParameters(f"--state {state} is no state of a check: {error}") from None
+        raise Misuse(f"--state {state} is no state of a check: {error}") from None
     if remote != url:
-        raise InvalidParameters(f"--state {state} belongs to {remote}; name another file")
+        raise Misuse(f"--state {state} belongs to {remote}; name another file")
     return start, end, frozenset(map(str, keys))
 
 

@@ -31,7 +31,7 @@ from catalog.format.control import Control
 from catalog.format.encoding import StoredCommit, encode_commit, load_nonce
 from catalog.objects.base import ObjectStore
 from catalog.snapshot import empty, fold
-from offload.errors import InvalidParameters
+from offload.errors import Misuse
 from offload.format.topic_config import config_of
 from offload.services.parts import ArchiveParts
 from offload.services.restoring import offloaded_point
@@ -58,7 +58,7 @@ class Copying:
     ) -> Copied:
         """Make the topic `new` of a state of `source`. `where` chooses records, and `into` is another remote.
 
-        Raises `TopicExists`, `InvalidParameters` if no record is chosen, and what `Archive.restore` raises.
+        Raises `TopicExists`, `Misuse` if no record is chosen, and what `Archive.restore` raises.
         """
         context = self._context
         context.log.check_writable()
@@ -109,7 +109,7 @@ class Copying:
                     delete_segment(store, vid, sid)
             raise
         if where is not None and not segments:
-            raise InvalidParameters(f"no record is chosen, so {control.topic} was not made")
+            raise Misuse(f"no record is chosen, so {control.topic} was not made")
         volumes.create(control)
         offload = self._commit(empty(vid), state, CommitKind.OFFLOAD, message=told, segments=tuple(segments))
         body, commit_hash = encode_commit(offload)

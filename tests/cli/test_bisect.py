@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from offload.errors import InvalidParameters
+from offload.errors import Misuse
 from offload.moment import Moment
 from offload.operations.bisect import FirstBad, State, Tried, Verdict, bisect
 from offload.operations.commits import CommitListed, SegmentListed
@@ -199,5 +199,5 @@ def test_any_bad_record_of_any_history_is_found_in_few_steps() -> None:
 
 def test_a_good_point_after_the_bad_one_is_refused() -> None:
     past = _past(random.Random(1))
-    with pytest.raises(InvalidParameters, match="--good lsn:2 is not before --bad lsn:1"):
+    with pytest.raises(Misuse, match="--good lsn:2 is not before --bad lsn:1"):
         list(bisect("t", past, lambda _: Verdict.GOOD, "lsn:2", "lsn:1"))

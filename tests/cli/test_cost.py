@@ -12,7 +12,7 @@ import pytest
 
 from catalog.objects.wrapped import WrappedStore
 from offload.daemon.metrics import LastDay
-from offload.errors import InvalidParameters
+from offload.errors import Misuse
 from offload.operations.cost import S3_STANDARD, parse_prices
 from tests.worlds.command import Run
 
@@ -81,7 +81,7 @@ def test_a_bad_file_of_prices_is_refused(run: Run, tmp_path: Path, body: bytes |
 @pytest.mark.parametrize("value", [None, "-1", "true", "inf", "nan"])
 def test_prices_need_each_key_with_a_sound_value(key: str, value: str | None) -> None:
     body = [line for line in PRICES.splitlines() if not line.startswith(key)]
-    with pytest.raises(InvalidParameters, match=key):
+    with pytest.raises(Misuse, match=key):
         parse_prices("\n".join([*body, *([f"{key} = {value}"] if value else [])]))
 
 

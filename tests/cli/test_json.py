@@ -110,7 +110,7 @@ def test_the_output_of_every_command_is_as_its_schema_says(run: Run, tmp_path: P
     [
         ("--json read nope", "NoSuchTopic", 3),
         ("read nope --json", "NoSuchTopic", 3),
-        ("delete t --before 2 --json", "InvalidParameters", 2),
+        ("delete t --before 2 --json", "Misuse", 2),
         ("frobnicate --json", "UsageError", 2),
         ("--json", "UsageError", 2),
         ("branch --json", "UsageError", 2),

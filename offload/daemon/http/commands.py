@@ -21,7 +21,7 @@ from offload.daemon.problems import line_of
 from offload.daemon.revocation import keep_open
 from offload.daemon.service import Service
 from offload.daemon.streams.reserved import check_command_on
-from offload.errors import InvalidParameters, OffloadError, Stopping
+from offload.errors import Misuse, OffloadError, Stopping
 from offload.operations.command import COMMANDS, LINES_HEADER, SHOWN_TYPE, Command
 from offload.rights import Role, rights_of
 from seglog.base.errors import Missing
@@ -107,6 +107,6 @@ async def _lines(command: Command, stream: Stream, *, for_people: bool) -> Async
 
 def _in_json(command: Command, error: BaseException | None) -> BaseException | None:
     """Return the error of a command. If the error names options, it names them as a request does."""
-    if type(error) is not InvalidParameters:
+    if type(error) is not Misuse:
         return error
-    return InvalidParameters(command.in_json(str(error)), hint=error.hint).with_traceback(error.__traceback__)
+    return Misuse(command.in_json(str(error)), hint=error.hint).with_traceback(error.__traceback__)

@@ -16,7 +16,7 @@ import pytest
 
 from catalog.objects.memory import MemoryStore
 from offload.archive import Archive
-from offload.errors import InvalidParameters
+from offload.errors import Misuse
 from offload.operations.command import COMMANDS, Directory
 from offload.operations.matching import match_of
 from offload.operations.pruning import ReadStats
@@ -208,7 +208,7 @@ def test_wrong_conditions_are_refused_before_the_directory_is_used(given: dict[s
         pytest.fail("the command used the data directory")
 
     host: Any = _Host()
-    with pytest.raises(InvalidParameters):
+    with pytest.raises(Misuse):
         list(COMMANDS["read"].run(Directory(unusable, host), COMMANDS["read"].arguments({"topic": "t", **given})))
 
 
@@ -293,10 +293,10 @@ def test_a_daemon_leaves_regular_expressions_to_its_client(
         assert items(run(**given)) == _read(log, archive, **given)
     assert items(run(grep="7$", start=3)) == _read(log, archive, grep="7$", start=3)
     assert isinstance(run(grep="7$", stats=True)[-1], ReadStats)
-    with pytest.raises(InvalidParameters):
+    with pytest.raises(Misuse):
         run(grep="(")
     place = Directory(lambda: (log, archive), Daemon())  # type: ignore[arg-type]
-    with pytest.raises(InvalidParameters, match="only for RE2"):
+    with pytest.raises(Misuse, match="only for RE2"):
         list(read.run(place, read.arguments({"topic": "t", "grep": "7$"})))
 
 

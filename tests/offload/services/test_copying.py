@@ -13,7 +13,7 @@ from catalog.format.keys import Key
 from catalog.gc.scrub import Scrub
 from catalog.objects.memory import MemoryStore
 from offload.archive import Archive
-from offload.errors import InvalidParameters
+from offload.errors import Misuse
 from seglog import Log, Record, TopicConfig
 from seglog.errors import TopicExists
 from tests.faults.store import EFFECTS, Fault, FaultyStore, lost, unreachable
@@ -141,7 +141,7 @@ def test_a_copy_that_cannot_be_changes_nothing(tmp_path: Path) -> None:
         with pytest.raises(InvalidRemote):
             archive.copy("t", "u", into="ftp://far")
         assert sorted(near.list("")) == before
-        with pytest.raises(InvalidParameters, match="no record is chosen, so u was not made"):
+        with pytest.raises(Misuse, match="no record is chosen, so u was not made"):
             archive.copy("t", "u", where=lambda _: False, store=far)
         assert not [*far.list("")]
         archive.copy("t", "u", store=far)
