@@ -21,25 +21,17 @@ from offload.cli.execution import directory_of, progress
 from offload.cli.session import Session
 from offload.cli.stopped import told
 from offload.cli.streams import SIGNALS, is_raised, stop_of
-from offload.errors import InvalidInput, Misuse, NoSuchFile, OffloadError
+from offload.errors import InvalidInput, Misuse, NoSuchFile
 from offload.operations import append as use
 from offload.operations.append import Appended, Format, RecordSink
 from offload.operations.command import About, Command, TopicName
 from offload.operations.lines import Batch
 from offload.operations.printing import counted
-from offload.operations.results import problem
+from offload.operations.results import PartlyDone, problem
 from seglog.base.values import dataclass
 from seglog.errors import AppendsHeld
 
 _T = TypeVar("_T")
-
-
-class PartlyAppended(OffloadError):
-    """An error ended an append, and a part of the input is in."""
-
-    def __init__(self, message: str, exit_code: int, *, hint: str) -> None:
-        self._tell(message, hint=hint)
-        self.exit_code = exit_code  # type: ignore[misc]
 
 
 class Interrupts:
@@ -268,7 +260,7 @@ def _seqs(done: Appended) -> str:
     return f"seq {done.first_seq} to {done.last_seq}"
 
 
-def _partial(error: Exception, done: Appended, resume: _Resume) -> PartlyAppended:
+def _partial(error: Exception, done: Appended, resume: _Resume) -> PartlyDone:
     """Return the error of an input of which a part is in.
 
     An error that says "nothing was appended" means the last batch. So does an error of the input. After another error,
@@ -282,7 +274,7 @@ def _partial(error: Exception, done: Appended, resume: _Resume) -> PartlyAppende
     else:
         message += f"; {_seqs(done)} were appended before"
         head += f"look how far the appends came with `seglog topic show {resume.topic}`, and "
-    return PartlyAppended(message, report["exit_code"], hint=f"{head}continue with `{resume.command(done)}`")
+    return PartlyDone(message, report["exit_code"], hint=f"{head}continue with `{resume.command(done)}`")
 
 
 def _advancing(batches: Iterator[Batch], advance: Callable[[int], None]) -> Iterator[Batch]:

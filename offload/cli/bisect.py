@@ -26,14 +26,6 @@ _SKIP = 125
 _FAILED = 128
 
 
-class ProbeFailed(OffloadError):
-    def __init__(self, command: str, code: int, state: str) -> None:
-        ended = f"was ended by signal {-code}" if code < 0 else f"ended with exit code {code}"
-        self._tell(f"{command} {ended} at {state}", hint="0 says good, 1 to 127 bad, and 125 that it cannot tell")
-        self.code = code
-        self.state = state
-
-
 class Verb(enum.StrEnum):
     RUN = "run"
 
@@ -102,7 +94,9 @@ class _Judge:
         variables = {**self._variables, "SEGLOG_AT": state.at, **last_seq}
         code = _exit_code(self._command, variables, self._past.records(state))
         if not 0 <= code < _FAILED:
-            raise ProbeFailed(self._command[0], code, str(state))
+            ended = f"was ended by signal {-code}" if code < 0 else f"ended with exit code {code}"
+            text = f"{self._command[0]} {ended} at {state}"
+            raise OffloadError(text, hint="0 says good, 1 to 127 bad, and 125 that it cannot tell")
         return Verdict.GOOD if code == 0 else Verdict.SKIP if code == _SKIP else Verdict.BAD
 
 

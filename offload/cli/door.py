@@ -16,7 +16,6 @@ from offload.cli.shells import script
 from offload.cli.streams import discard_output, end_at_once, exit_code, flush_output, raise_in_command, write_error
 from offload.cli.top import COMPLETION
 from offload.cli.words import Request, UsageError, request_of
-from offload.errors import OffloadError
 from seglog.base.errors import Misuse
 
 TYPE_CHECKING = False
@@ -29,14 +28,6 @@ _EXIT_USAGE = 2
 _COMPLETE = "__complete"
 LOCAL = frozenset({"demo", "doctor", "follow", "init", "inspect", "recover", "serve", "tenant/delete", "verify"})
 """The commands that work on files or a remote from this machine, and that no daemon runs."""
-
-
-class LocalCommand(Misuse, OffloadError):
-    """The command works on files of this machine, and `--daemon` names a daemon."""
-
-    command: str
-    message = "{command} works on files of this machine, so no daemon runs it"
-    hint = "leave out --daemon and SEGLOG_DAEMON, or run it on the daemon's machine"
 
 
 def run(words: list[str], variables: Mapping[str, str], serve: Serve) -> int:
@@ -130,7 +121,8 @@ def _command(request: Request, serve: Serve) -> None:
 
     options = request.options
     if options["daemon"] is not None and request.path in LOCAL:
-        raise LocalCommand(COMMANDS[request.path].name)
+        text = f"{COMMANDS[request.path].name} works on files of this machine, so no daemon runs it"
+        raise Misuse(text, hint="leave out --daemon and SEGLOG_DAEMON, or run it on the daemon's machine")
     session = Session(
         Path(str(options["directory"] or ".")),
         None if options["remote"] is None else str(options["remote"]),

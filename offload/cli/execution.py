@@ -49,7 +49,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from offload.cli.session import Output, Session
 from offload.cli.streams import has_reader, write_error
-from offload.errors import Misuse, NoSuchFile, NotConfirmed, OffloadError
+from offload.errors import Misuse, NoSuchFile, NotConfirmed
 from offload.operations.command import COMMANDS, Command, Directory, RequestsSeen, Tell, Work, command_of
 from offload.operations.listed import ListedParameter
 from offload.operations.printing import WouldTake, ago_text, would_take_text
@@ -70,12 +70,6 @@ _AFTER_S = 1.0
 _MOMENT_S = 0.2
 
 _T = TypeVar("_T")
-
-
-class NoDaemon(Misuse, OffloadError):
-    path: Path
-    message = "no daemon serves {path}"
-    hint = "start one: seglog serve"
 
 
 @contextmanager
@@ -482,7 +476,7 @@ class _ThisProcess:
         return None
 
     def retry(self, _name: str, /) -> None:
-        raise NoDaemon(self._session.directory)
+        raise Misuse(f"no daemon serves {self._session.directory}", hint="start one: seglog serve")
 
     def work(self, _name: str, /) -> Work | None:
         return None

@@ -55,9 +55,8 @@ from offload.daemon.metrics import text_of, watch_process
 from offload.daemon.service import Service, open_service
 from offload.daemon.serving import serve_unix
 from offload.daemon.stopping import StopEvent
-from offload.errors import OffloadError
 from offload.settings import ServeSettings, Settings, read_settings
-from offload.tenants.directories import OtherTenant, UnsafeDirectory, check_directory, claim, data_directories
+from offload.tenants.directories import UnsafeDirectory, check_directory, claim, data_directories
 from offload.wiring import path_of
 from seglog import SETTINGS_FILE
 from seglog.base.errors import Misuse
@@ -79,15 +78,6 @@ _OF_ONE_TENANT = {
         for key in ("name", "role_arn", "role", "external_id", "session_policy")
     },
 }
-
-
-class SharedRemote(Misuse, OffloadError):
-    """The message does not name the other tenant: the log line of this one has it."""
-
-    url: str
-    tenant: str
-    message = "the remote of {tenant} is not apart from another tenant's: {url}"
-    hint = "give each tenant a prefix of its own, and an IAM policy on it"
 
 
 @dataclass(slots=True, eq=False)
@@ -311,19 +301,23 @@ class Tenants:
     def _settings_of(self, tenant: Tenant) -> Settings:
         """Return the settings of a tenant.
 
-        Raises `InvalidRemote`, `InvalidSetting`, `InvalidTenant`, `OtherTenant`, `SharedRemote`, `UnsafeDirectory`.
+        Raises `InvalidRemote`, `InvalidSetting`, `InvalidTenant`, `UnsafeDirectory`, and `Misuse` for a shared remote.
         """
         check_tenant(tenant.name)
         check_directory(tenant.directory)
         settings = self._read(tenant)
         if settings.tenant.name != tenant.name:
-            raise OtherTenant(tenant.directory, settings.tenant.name)
+            reason = f"belongs to the tenant {settings.tenant.name}"
+            hint = "a directory below the root of `seglog serve --tenants` has the name of its tenant"
+            raise UnsafeDirectory(tenant.directory, reason, hint)
         check_credentials(settings, is_shared=self.settings.shared_credentials)
         tenant.remote, tenant.identity = settings.url or "", identity_of(settings)
         for other in self:
             if other is not tenant and other.state != "failed" and not are_apart(tenant.remote, other.remote):
                 self._log_shared(tenant, other)
-                raise SharedRemote(tenant.remote, tenant.name)
+                # The log line has the name of the other tenant, which the message must not tell.
+                text = f"the remote of {tenant.name} is not apart from another tenant's: {tenant.remote}"
+                raise Misuse(text, hint="give each tenant a prefix of its own, and an IAM policy on it")
         return settings
 
     def _read(self, tenant: Tenant) -> Settings:

@@ -260,7 +260,7 @@ class Host(Protocol):
         ...
 
     def retry(self, name: str, /) -> None:
-        """Let the daemon try a failed offload again. Raises `NoDaemon` without a daemon."""
+        """Let the daemon try a failed offload again. Raises `Misuse` without a daemon."""
         ...
 
     def work(self, name: str, /) -> Work | None:

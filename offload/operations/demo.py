@@ -41,13 +41,6 @@ print(events.option("versionAsOf", {lsn}).load("{url}").count(), "records after 
 """
 
 
-class DemoFailed(OffloadError):
-    command: str
-    reason: str
-    message = "the demo ended at `{command}`: {reason}"
-    hint = "`seglog doctor` examines this machine, and with --spark its Spark"
-
-
 @dataclass(frozen=True, slots=True)
 class DemoStep:
     """A step: why, the command, and its output. `command` is empty for a remark."""
@@ -62,7 +55,7 @@ def demo(directory: Path, file: Path | None, note: Callable[[str], None]) -> Ite
 
     `note` takes what a person has to know before a long step.
 
-    Raises `NoSuchFile`, `Misuse`, `DirectoryNotEmpty`, `DemoFailed`.
+    Raises `NoSuchFile`, `Misuse`, `DirectoryNotEmpty`, `OffloadError`.
     """
     if file is not None and not file.is_file():
         raise NoSuchFile(file)
@@ -90,7 +83,7 @@ def _story(directory: Path, text: str, wanted: bytes, count: int, note: Callable
     yield step("", f"offload {topic} --drop-hot")
     compare = f"{seglog} read {topic} | cmp - {text}"
     if _run(f"{seglog} read {topic}") != wanted:
-        raise DemoFailed(compare, "what came back is not what went in")
+        raise _failed(compare, "what came back is not what went in")
     yield DemoStep("4. Read it, now from the archive alone.", compare, "(no difference)")
 
     half = count // 2
@@ -144,7 +137,7 @@ def _access_log() -> bytes:
 
 
 def _run(command: str) -> bytes:
-    """Run a command of `seglog` without settings of the environment, and return its output. Raises `DemoFailed`."""
+    """Run a command of `seglog` without settings of the environment, and return its output. Raises `OffloadError`."""
     variables = {name: text for name, text in os.environ.items() if not name.startswith("SEGLOG_")}
     return _output(command, [sys.executable, "-P", "-m", "offload", *shlex.split(command)[1:]], variables)
 
@@ -164,5 +157,10 @@ def _in_spark(url: str, lsn: int, note: Callable[[str], None]) -> DemoStep:
 def _output(shown: str, words: list[str], variables: dict[str, str]) -> bytes:
     done = subprocess.run(words, env=variables, stdin=subprocess.DEVNULL, capture_output=True, check=False)
     if done.returncode != 0:
-        raise DemoFailed(shown, (done.stderr.decode(errors="replace").strip().splitlines() or ["no output"])[-1])
+        raise _failed(shown, (done.stderr.decode(errors="replace").strip().splitlines() or ["no output"])[-1])
     return done.stdout
+
+
+def _failed(command: str, reason: str) -> OffloadError:
+    hint = "`seglog doctor` examines this machine, and with --spark its Spark"
+    return OffloadError(f"the demo ended at `{command}`: {reason}", hint=hint)

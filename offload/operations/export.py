@@ -14,11 +14,11 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from offload.errors import DamageFound, ExportOutdated, Misuse, OffloadError
+from offload.errors import DamageFound, ExportOutdated, Misuse
 from offload.operations.export_directory import (
+    ANOTHER_RUN,
     ExportDirectory,
     Exported,
-    ExportRunning,
     OpenPart,
     PartExported,
     look,
@@ -27,23 +27,15 @@ from offload.operations.export_directory import (
 )
 from offload.operations.export_forms import Form, Sink, check_installed, writer_of
 from offload.operations.export_state import ExportBegun, OtherExport, Source
-from offload.operations.results import problem
+from offload.operations.results import PartlyDone, problem
 from seglog import Record
 from seglog.base.values import dataclass
+from seglog.errors import DirectoryInUse
 from seglog.files.port import Files
 from seglog.process import closing_after
 
 _Progress = Callable[[int, int], None]
 """Takes the last seq that an export has passed, and the last seq of all."""
-
-
-class PartlyExported(OffloadError):
-    """An error ended an export, and so many files of it are whole."""
-
-    def __init__(self, message: str, exit_code: int, parts: int, *, hint: str) -> None:
-        complete = "1 file is whole" if parts == 1 else f"{parts} files are whole"
-        self._tell(f"{message}; {complete}", hint=hint)
-        self.exit_code = exit_code  # type: ignore[misc]
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,8 +73,8 @@ def export(
 ) -> Iterator[ExportBegun | PartExported | Exported]:
     """Yield the state, each file once it is whole, and the total.
 
-    Raises `NotInstalled`, `DirectoryNotEmpty`, `ExportRunning`, `OtherExport`, `ExportDamaged`, `ExportOutdated`, what
-    the look-up of the state raises, and `PartlyExported` for another error after the start.
+    Raises `NotInstalled`, `DirectoryNotEmpty`, `DirectoryInUse`, `OtherExport`, `Corrupt`, `ExportOutdated`, what
+    the look-up of the state raises, and `PartlyDone` for another error after the start.
     """
     check_installed(request.form)
     with _begun(source, files, directory, request) as folder:
@@ -153,7 +145,7 @@ def _begun(source: Source, files: Files, directory: Path, request: ExportRequest
     try:
         with opened(files, directory, makes=True) as folder:
             if folder.begun is not None:
-                raise ExportRunning(directory)
+                raise DirectoryInUse(directory, ANOTHER_RUN)
             folder.add(begun)
             is_begun = True
             yield folder
@@ -246,8 +238,9 @@ def _total(begun: ExportBegun, directory: Path, parts: list[PartExported]) -> Ex
     )
 
 
-def _partly(error: Exception, parts: int) -> PartlyExported:
+def _partly(error: Exception, parts: int) -> PartlyDone:
     """Return the error of an export of which so many files are whole."""
     report = problem(error)
     head = f"{report['hint']}; then " if "hint" in report else ""
-    return PartlyExported(report["message"], report["exit_code"], parts, hint=f"{head}repeat the command to continue")
+    message = f"{report['message']}; {'1 file is whole' if parts == 1 else f'{parts} files are whole'}"
+    return PartlyDone(message, report["exit_code"], hint=f"{head}repeat the command to continue")

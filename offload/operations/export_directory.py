@@ -27,30 +27,20 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
-from offload.errors import DirectoryNotEmpty, Misuse, OffloadError
+from offload.errors import DirectoryNotEmpty, Misuse
 from offload.operations.export_state import ExportBegun
 from offload.operations.results import json_line, kind_of
-from seglog.base.errors import Conflict, Corrupt
+from seglog.base.errors import Corrupt
 from seglog.base.values import dataclass
+from seglog.errors import DirectoryInUse
 from seglog.files.port import Files
 
 MANIFEST = "manifest.jsonl"
+ANOTHER_RUN = "another export"
+_ELSEWHERE = "export to another directory"
 _PART = "part.tmp"
 _FILE = re.compile(r"seqs-[0-9]{16}-[0-9]{16}\.(raw|jsonl|parquet)", re.ASCII)
 _READ_BYTES = 1024 * 1024
-
-
-class ExportRunning(Conflict, OffloadError):
-    path: Path
-    message = "another run exports to {path}"
-    hint = "wait until it has ended, then repeat the command"
-
-
-class ExportDamaged(Corrupt, OffloadError):
-    path: Path
-    reason: str
-    message = "{path} {reason}"
-    hint = "export to another directory"
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,12 +136,12 @@ class ExportDirectory:
         return OpenPart(self._files, self._path, form)
 
     def check_sizes(self) -> None:
-        """Raise `ExportDamaged` if a file of the manifest is missing, or has another length."""
+        """Raise `Corrupt` if a file of the manifest is missing, or has another length."""
         for part in self.parts:
             size = _size(self._files, self._path / part.file)
             if size != part.bytes:
                 is_there = "is missing" if size is None else f"has {size} bytes, and had {part.bytes}"
-                raise ExportDamaged(self._path / part.file, is_there)
+                raise Corrupt(f"{self._path / part.file} {is_there}", hint=_ELSEWHERE)
 
     def remove_remains(self) -> None:
         """Delete the files that a killed run left (PARTS-3)."""
@@ -185,7 +175,7 @@ def look(files: Files, path: Path) -> bool:
 def opened(files: Files, path: Path, *, makes: bool = False, writes: bool = True) -> Iterator[ExportDirectory]:
     """Yield the directory. With `makes`, make it if it is not there. Without `writes`, change no file.
 
-    Raises `ExportRunning` if another run has it open, and `ExportDamaged` if a line is no line of a manifest.
+    Raises `DirectoryInUse` if another run has it open, and `Corrupt` if a line is no line of a manifest.
     """
     if makes:
         _make(files, path)
@@ -195,7 +185,7 @@ def opened(files: Files, path: Path, *, makes: bool = False, writes: bool = True
         try:
             (files.lock if writes else files.lock_shared)(fd)
         except BlockingIOError:
-            raise ExportRunning(path) from None
+            raise DirectoryInUse(path, ANOTHER_RUN) from None
         body = files.pread(fd, files.size(fd), 0)
         lines = body[: body.rfind(b"\n") + 1]
         if writes and len(lines) < len(body):
@@ -246,4 +236,5 @@ def _lines(path: Path, body: bytes) -> Iterator[ExportBegun | PartExported | Exp
             kind = _KINDS[facts["kind"]]
             yield kind(**{field.name: facts[field.name] for field in fields(kind)})
         except (ValueError, KeyError, TypeError) as error:
-            raise ExportDamaged(path / MANIFEST, f"line {number} is no line of a manifest: {error!r}") from error
+            text = f"{path / MANIFEST} line {number} is no line of a manifest: {error!r}"
+            raise Corrupt(text, hint=_ELSEWHERE) from error

@@ -11,7 +11,6 @@ from pathlib import Path
 import seglog
 from catalog.format.keys import named_by, refs_prefix
 from catalog.objects.base import first_valid_key
-from offload.errors import OffloadError
 from offload.operations.command import Tell
 from offload.operations.results import OPTIONAL
 from offload.settings import Settings, TenantSettings, default_file
@@ -19,12 +18,6 @@ from offload.tenants.source import source_of
 from offload.wiring import check_remote_apart, open_store
 from seglog.base.errors import Conflict
 from seglog.base.values import dataclass
-
-
-class AlreadyInitialised(Conflict, OffloadError):
-    path: Path
-    message = "{path} is a seglog data directory already; nothing was changed"
-    hint = "edit its seglog.toml to change settings"
 
 
 class RemoteState(enum.StrEnum):
@@ -57,14 +50,15 @@ def init(
     Before that, one LIST tries the remote. The directory is made whatever the remote answers. `tenant` becomes the
     section [tenant].
 
-    Raises `AlreadyInitialised`, `InvalidRemote`, and what `settings` raises.
+    Raises `Conflict`, `InvalidRemote`, and what `settings` raises.
     """
     if url:
         open_store(url).close()
         check_remote_apart(url, directory)
     path = directory / seglog.SETTINGS_FILE
     if path.exists():
-        raise AlreadyInitialised(directory)
+        text = f"{directory} is a seglog data directory already; nothing was changed"
+        raise Conflict(text, hint="edit its seglog.toml to change settings")
     given = settings()
     log_settings = given.log
     state, detail = _tried(url, given if tenant is None else given.with_parts(tenant)) if url else (None, None)

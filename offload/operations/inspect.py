@@ -40,7 +40,7 @@ class ShownEntry:
 def inspect(target: str) -> Inspected:
     """Return the contents of a file or an object. `target` is a path or a URL.
 
-    Raises `UnknownObject`, `NoSuchFile`, `NoSuchObject`.
+    Raises `Misuse`, `NoSuchFile`, `NoSuchObject`.
     """
     return Inspected(inspect_bytes(_read(target), target))
 

@@ -36,6 +36,7 @@ from dataclasses import fields, is_dataclass
 from types import MappingProxyType
 from typing import Any, Final
 
+from offload.errors import OffloadError
 from offload.moment import Moment
 from offload.operations.command import hints_of, result_types
 from offload.operations.lines import SCHEMA, RecordBatch, RecordLines, decode_records, encode_records
@@ -153,6 +154,14 @@ def kind_of(result: type) -> str:
 @functools.cache
 def _in_lower_case(name: str) -> str:
     return re.sub(r"(?<!^)(?=[A-Z])", "_", name).lower()
+
+
+class PartlyDone(OffloadError):
+    """An error ended a command, and a part of its work is done."""
+
+    def __init__(self, message: str, exit_code: int, *, hint: str) -> None:
+        self._tell(message, hint=hint)
+        self.exit_code = exit_code  # type: ignore[misc]
 
 
 def problem(error: BaseException) -> dict[str, Any]:

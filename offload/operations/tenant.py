@@ -26,22 +26,13 @@ from catalog.tenants.policies import (
     session_tag_policy,
     tenant_policy,
 )
-from offload.errors import Misuse, NoSuchFile, OffloadError
+from offload.errors import Misuse, NoSuchFile
 from offload.operations.results import OPTIONAL
 from offload.settings import ROLE_ARN, ROLE_ARN_FORM, Settings
 from offload.tenants.deletion import contents_of, delete_all, lifecycle_rule
 from offload.tenants.directories import data_directories
 from seglog.base.values import dataclass
 from seglog.errors import NotInstalled
-
-
-class NotTheTenant(Misuse, OffloadError):
-    """The remote is not that of the tenant that the caller names."""
-
-    tenant: str
-    url: str
-    message = "{url} is not the remote of the tenant {tenant}: its last segment is another"
-    hint = "give --remote s3://bucket/prefix/{tenant}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -268,13 +259,14 @@ class TenantDeleted:
 
 
 def check_remote_of(name: str, url: str) -> None:
-    """Raise `NotTheTenant` unless the remote belongs to the tenant: its last segment is the name.
+    """Raise `Misuse` unless the remote belongs to the tenant: its last segment is the name.
 
     Raises `InvalidTenant`.
     """
     path = split_remote(url).path.strip("/")
     if path.rpartition("/")[2] != check_tenant(name):
-        raise NotTheTenant(name, url)
+        text = f"{url} is not the remote of the tenant {name}: its last segment is another"
+        raise Misuse(text, hint=f"give --remote s3://bucket/prefix/{name}")
 
 
 def preview(name: str, prefix: WholePrefix, owner: WholePrefix | None, on_record: Sequence[Upload]) -> WouldDelete:
@@ -292,7 +284,7 @@ def delete(
     on_record: Sequence[Upload],
     on_deleted: Callable[[int], None],
 ) -> TenantDeleted:
-    """Delete everything of the tenant, and prove it. Raises `TenantWritten`, and the errors of the store."""
+    """Delete everything of the tenant, and prove it. Raises `Conflict`, and the errors of the store."""
     done = delete_all(prefix, owner, on_record, on_deleted)
     is_s3 = prefix.url.startswith("s3:")
     is_versioned = bool(done.freed.unreferenced_bytes or done.versions)

@@ -22,7 +22,6 @@ from catalog.format.envelope import MAGIC as ENVELOPE_MAGIC
 from catalog.format.envelope import MessageType
 from catalog.format.ids import Gid
 from catalog.format.small_objects import decode_control, decode_fork, decode_ref
-from offload.errors import OffloadError
 from offload.format.block import BLOCK_MAGIC, BlockHeader, decode_block_header
 from offload.format.index import MAGIC as INDEX_MAGIC
 from offload.format.index import decode_ledger_index
@@ -47,16 +46,10 @@ _DECODERS = {
 }
 
 
-class UnknownObject(Misuse, OffloadError):
-    place: str
-    message = "{place} is not a file or object of seglog"
-    hint = "name a file below topics/ or wal/, or an object: s3://bucket/key, file:///path/to/object"
-
-
 def inspect_bytes(body: bytes, source: str) -> dict[str, Any]:
     """Return the contents of `body` as JSON values. `source` is the file or key that the caller read.
 
-    Raises `UnknownObject`, and what the decoder raises.
+    Raises `Misuse`, and what the decoder raises.
     """
     magic = body[:4]
     name = PurePath(source).name
@@ -74,7 +67,8 @@ def inspect_bytes(body: bytes, source: str) -> dict[str, Any]:
         return _idx(body, first_seq)
     if number_in("data", name) is not None or number_in("wal", name) is not None:
         return _frames(body)
-    raise UnknownObject(source)
+    hint = "name a file below topics/ or wal/, or an object: s3://bucket/key, file:///path/to/object"
+    raise Misuse(f"{source} is not a file or object of seglog", hint=hint)
 
 
 def _envelope(body: bytes, source: str) -> dict[str, Any]:

@@ -5,7 +5,7 @@
     3  It deletes the histories: everything else except segments.
     4  It deletes the segments.
     5  It aborts the uploads on record in the directory. With the owner's profile, it lists and aborts all others.
-    6  It lists the prefix. If an object is there, a writer is still at work: `TenantWritten`.
+    6  It lists the prefix. If an object is there, a writer is still at work: `Conflict`.
 
 TDEL-1  Steps 2 to 6 begin with a LIST. So a repetition completes a deletion that stopped anywhere.
 TDEL-2  As long as a ref exists, all objects that it reaches exist: refs go before histories, histories before segments.
@@ -25,24 +25,12 @@ from catalog.errors import AccessDenied, NotOffered
 from catalog.format import keys
 from catalog.objects.prefix import Freed, Held, OldVersions, Upload, WholePrefix
 from catalog.tenants.names import KEY_FOLDERS
-from offload.errors import OffloadError
 from seglog.base.errors import Conflict
 from seglog.base.values import dataclass
 
 _BATCH = 1000
 _SHOWN = 3
 _NAMES = (keys.refs_prefix(), keys.tags_prefix(), keys.pins_prefix())
-
-
-class TenantWritten(Conflict, OffloadError):
-    """A LIST after the deletion of a tenant shows objects or uploads: a writer is still at work."""
-
-    def __init__(self, url: str, objects: int, uploads: int) -> None:
-        counts = f"{objects:,} objects and {uploads:,} uploads"
-        hint = "take the credentials of the tenant's writers away, then repeat the command"
-        self._tell(f"after the deletion a LIST of {url} shows {counts}", hint=hint)
-        self.objects = objects
-        self.uploads = uploads
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +83,7 @@ def delete_all(
 ) -> Deletion:
     """Do steps 2 to 6. `owner` is the same prefix with the rights of the bucket's owner, or None.
 
-    `on_deleted` gets the number of objects deleted since the last call. Raises `TenantWritten`, and the errors of
+    `on_deleted` gets the number of objects deleted since the last call. Raises `Conflict`, and the errors of
     the store.
     """
     objects, freed = 0, Freed()
@@ -109,7 +97,9 @@ def delete_all(
     remaining = [stored.key for stored in prefix.held()]
     uploads = [] if owner is None else [upload.key for upload in owner.uploads()]
     if remaining or uploads:
-        raise TenantWritten(prefix.url, len(remaining), len(uploads))
+        counts = f"{len(remaining):,} objects and {len(uploads):,} uploads"
+        hint = "take the credentials of the tenant's writers away, then repeat the command"
+        raise Conflict(f"after the deletion a LIST of {prefix.url} shows {counts}", hint=hint)
     versions = _versions(owner or prefix)
     prefix.clear()
     return Deletion(objects, freed, versions, aborted, lists_uploads=owner is not None)

@@ -24,20 +24,12 @@ _META = "meta"
 
 
 class UnsafeDirectory(Misuse, OffloadError):
+    """A directory that may be exchanged, or that belongs to another tenant."""
+
     path: Path
     reason: str
     hint: str
     message = "{path} {reason}"
-
-
-class OtherTenant(Misuse, OffloadError):
-    def __init__(self, directory: Path, name: str, *, hint: str = "") -> None:
-        self._tell(
-            f"{directory} belongs to the tenant {name}",
-            hint=hint or "a directory below the root of `seglog serve --tenants` has the name of its tenant",
-        )
-        self.directory = directory
-        self.name = name
 
 
 def data_directories(root: Path) -> dict[str, Path]:
@@ -61,7 +53,7 @@ def check_directory(directory: Path) -> None:
 
 
 def claim(directory: Path, tenant: str) -> None:
-    """Write the tenant's name into its directory, durably, unless it is there. Raises `OtherTenant` (OWNED-3)."""
+    """Write the tenant's name into its directory, durably, unless it is there. Raises `UnsafeDirectory` (OWNED-3)."""
     path = directory / OWNER_FILE
     check_directory(path)
     try:
@@ -71,4 +63,4 @@ def claim(directory: Path, tenant: str) -> None:
         return
     if owner != tenant:
         hint = f"give the directory its name again; if {tenant} may have all of its data, remove {path}"
-        raise OtherTenant(directory, owner, hint=hint)
+        raise UnsafeDirectory(directory, f"belongs to the tenant {owner}", hint)

@@ -10,20 +10,12 @@ from urllib.parse import parse_qsl
 
 from starlette.requests import Request
 
-from offload.errors import InvalidOption, OffloadError, UnsupportedOption
+from offload.errors import InvalidOption, Misuse, UnsupportedOption
 from seglog.base.arguments import WHOLE_MAX
-from seglog.base.errors import Misuse
 
+_NO_OBJECT = "the body is not a JSON object"
 _NO_QUERY: Mapping[str, str] = MappingProxyType({})
 _JSON_NAMES = {list: "array", str: "text", bool: "boolean", int: "number", float: "number", type(None): "null"}
-
-
-class InvalidBody(Misuse, OffloadError):
-    """The body of a request is no JSON object."""
-
-    reason: str
-    hint: str
-    message = "the body is not a JSON object: {reason}"
 
 
 def query_of(request: Request, known: Set[str] = frozenset(), several: Set[str] = frozenset()) -> Mapping[str, str]:
@@ -66,14 +58,14 @@ def yes(query: Mapping[str, str], name: str) -> bool:
 
 
 async def json_of(request: Request, hint: str) -> dict[str, Any]:
-    """Return the JSON object of the body, or {} for an empty body. Raises `InvalidBody` with the hint."""
+    """Return the JSON object of the body, or {} for an empty body. Raises `Misuse` with the hint."""
     body = await request.body()
     try:
         value = json.loads(body) if body else {}
     except (ValueError, RecursionError) as error:
-        raise InvalidBody(str(error), hint=hint) from error
+        raise Misuse(f"{_NO_OBJECT}: {error}", hint=hint) from error
     if not isinstance(value, dict):
-        raise InvalidBody(f"it is a JSON {_JSON_NAMES[type(value)]}", hint=hint)
+        raise Misuse(f"{_NO_OBJECT}: it is a JSON {_JSON_NAMES[type(value)]}", hint=hint)
     return value
 
 

@@ -11,28 +11,20 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from offload.errors import OffloadError
 from seglog.base.errors import Conflict
 
 TOPIC = "_streams"
 _CHANGES = frozenset({"branch/promote", "delete", "evict", "topic/create", "topic/delete", "topic/set", "truncate"})
 
 
-class TopicReserved(Conflict, OffloadError):
-    """Only the daemon writes the topic, which holds its streams."""
-
-    topic: str
-    message = "topic {topic} holds the streams of the daemon, and only the daemon writes it"
-    hint = "make, write and delete streams with /streams/PATH"
-
-
 def check_open(topic: str) -> None:
-    """Raise `TopicReserved` if only the daemon writes the topic."""
+    """Raise `Conflict` if only the daemon writes the topic."""
     if topic.removesuffix("@main") == TOPIC:
-        raise TopicReserved(TOPIC)
+        text = f"topic {TOPIC} holds the streams of the daemon, and only the daemon writes it"
+        raise Conflict(text, hint="make, write and delete streams with /streams/PATH")
 
 
 def check_command_on(path: str, values: Mapping[str, Any]) -> None:
-    """Raise `TopicReserved` if a command, which more than reads, would change a topic that only the daemon writes."""
+    """Raise `Conflict` if a command, which more than reads, would change a topic that only the daemon writes."""
     if path in _CHANGES:
         check_open(values["topic"])

@@ -94,7 +94,7 @@ def test_json_that_is_nested_too_deep_is_the_clients_mistake(tmp_path: Path) -> 
     async def run() -> None:
         async with serving(tmp_path / "d", MemoryStore()) as service:
             app = http.make_app(service)
-            for path, title in (("/topics/t/records", b'"InvalidInput"'), ("/topics/t/rpc/seal", b'"InvalidBody"')):
+            for path, title in (("/topics/t/records", b'"InvalidInput"'), ("/topics/t/rpc/seal", b'"Misuse"')):
                 request = Request(app, path, sent=deep)
                 await request.task
                 assert title in request.body

@@ -18,13 +18,14 @@ from offload.archive import Archive
 from offload.errors import ExportOutdated
 from offload.operations import export as use
 from offload.operations.command import COMMANDS, Directory
-from offload.operations.export import ExportRequest, ExportVerified, PartlyExported
-from offload.operations.export_directory import MANIFEST, ExportDamaged, Exported, ExportRunning
+from offload.operations.export import ExportRequest, ExportVerified
+from offload.operations.export_directory import MANIFEST, Exported
 from offload.operations.export_directory import opened as opened_export
 from offload.operations.export_forms import Form
 from offload.operations.export_state import ExportBegun, OtherExport, Source
+from offload.operations.results import PartlyDone
 from seglog import Log, NotInstalled, OsFiles, TopicConfig
-from seglog.errors import DirectoryInUse
+from seglog.errors import Corrupt, DirectoryInUse
 from seglog.files.port import Files
 from tests.faults.files import CrashingFiles, FailingFiles, SimulatedCrash, UnsyncedFiles
 from tests.faults.store import Fault, FaultyStore, unreachable
@@ -327,7 +328,7 @@ def test_files_that_a_killed_run_left_go_and_other_files_stay(calls: Calls, tmp_
 def test_two_runs_do_not_write_one_export(calls: Calls, tmp_path: Path) -> None:
     first = use.export(Source(calls, "t", print), UnsyncedFiles(), tmp_path / "out", LINES, lambda *_: None)
     next(first)
-    with pytest.raises(ExportRunning):
+    with pytest.raises(DirectoryInUse, match="another export"):
         calls.run(tmp_path / "out")
     assert isinstance(list(first)[-1], Exported)
 
@@ -345,9 +346,9 @@ def test_a_store_that_fails_leaves_whole_files_and_a_way_on(tmp_path: Path, meth
             error: Exception | None = None
             try:
                 calls.run(directory)
-            except (CatalogError, PartlyExported) as raised:
+            except (CatalogError, PartlyDone) as raised:
                 error = raised
-            assert directory.exists() is (error is None or isinstance(error, PartlyExported))
+            assert directory.exists() is (error is None or isinstance(error, PartlyDone))
             store.fail([])
             if method != "get":  # that may fail the check of a new lease, which then ends by itself
                 assert directory.exists() or _live_pins(archive) == 0
@@ -359,7 +360,7 @@ def test_a_store_that_fails_leaves_whole_files_and_a_way_on(tmp_path: Path, meth
 
 def test_a_full_disk_leaves_whole_files_and_a_way_on(calls: Calls, tmp_path: Path) -> None:
     files = FailingFiles(UnsyncedFiles(), 5, errno.ENOSPC, for_good=True, only=("pwrite",))
-    with pytest.raises(PartlyExported, match="whole"):
+    with pytest.raises(PartlyDone, match="whole"):
         calls.run(tmp_path / "out", files=files)
     calls.run(tmp_path / "out")
     assert _bytes(tmp_path / "out") == b"".join(value + b"\n" for value in VALUES)
@@ -388,14 +389,14 @@ def test_damage_of_the_files_is_found(calls: Calls, tmp_path: Path) -> None:
     first, *_ = sorted((tmp_path / "out").glob("seqs-*"))
     body = first.read_bytes()
     first.write_bytes(body[:-1])
-    with pytest.raises(ExportDamaged, match="bytes, and had"):
+    with pytest.raises(Corrupt, match="bytes, and had"):
         calls.run(tmp_path / "out")
     first.unlink()
-    with pytest.raises(ExportDamaged, match="is missing"):
+    with pytest.raises(Corrupt, match="is missing"):
         calls.run(tmp_path / "out")
     first.write_bytes(body)
     (tmp_path / "out" / MANIFEST).write_bytes(b"{}\n")
-    with pytest.raises(ExportDamaged, match="line 1"):
+    with pytest.raises(Corrupt, match="line 1"):
         calls.run(tmp_path / "out")
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from offload.tenants.directories import OWNER_FILE, OtherTenant, UnsafeDirectory, check_directory, check_root, claim
+from offload.tenants.directories import OWNER_FILE, UnsafeDirectory, check_directory, check_root, claim
 
 
 def test_the_first_opening_gives_a_directory_to_its_tenant(tmp_path: Path) -> None:
@@ -17,7 +17,7 @@ def test_the_first_opening_gives_a_directory_to_its_tenant(tmp_path: Path) -> No
     assert (directory / OWNER_FILE).read_text() == "globex\n"
     assert (directory / OWNER_FILE).stat().st_mode & 0o777 == 0o600
     moved = directory.rename(tmp_path / "aaa")
-    with pytest.raises(OtherTenant, match="belongs to the tenant globex") as caught:
+    with pytest.raises(UnsafeDirectory, match="belongs to the tenant globex") as caught:
         claim(moved, "aaa")
     assert str(moved / OWNER_FILE) in (caught.value.hint or "")
     (moved / OWNER_FILE).unlink()
@@ -28,7 +28,7 @@ def test_the_first_opening_gives_a_directory_to_its_tenant(tmp_path: Path) -> No
 @pytest.mark.parametrize("content", [b"", b"\xff\n", b"acme2\n", b"acme globex\n"])
 def test_a_file_with_another_content_is_no_claim(tmp_path: Path, content: bytes) -> None:
     (tmp_path / OWNER_FILE).write_bytes(content)
-    with pytest.raises(OtherTenant):
+    with pytest.raises(UnsafeDirectory, match="belongs to"):
         claim(tmp_path, "acme")
     assert (tmp_path / OWNER_FILE).read_bytes() == content
 

@@ -567,7 +567,7 @@ def test_no_client_writes_the_topic_of_streams(
     given = b"z" if body is None else json.dumps(body).encode()
     headers = {"Content-Type": "application/octet-stream"} if body is None else {}
     status, answer, _ = daemon.ask("POST", path, given, headers)
-    assert (status, json.loads(answer)["title"]) == (409, "TopicReserved")
+    assert (status, json.loads(answer)["title"]) == (409, "Conflict")
     assert value(daemon, "/streams/kept") == b"x"
 
 
@@ -581,7 +581,7 @@ def test_neither_laminarmq_nor_the_command_line_writes_the_topic_of_streams(tmp_
             ) as connection:
                 connection.request("POST", path, body, JSON)
                 answer = connection.getresponse()
-                assert (answer.status, b"TopicReserved" in answer.read()) == (409, True)
+                assert (answer.status, b"Conflict" in answer.read()) == (409, True)
         command = [sys.executable, "-m", "offload", "-C", str(tmp_path / "d"), "append", "_streams"]
         done = subprocess.run(command, input=b"z\n", capture_output=True, timeout=60, check=False)
         assert (done.returncode, b"only the daemon writes it" in b" ".join(done.stderr.split())) == (4, True)
