@@ -20,7 +20,6 @@
     │   ├── PinLost              a lease had ended before it was renewed
     │   ├── NotUndone            what an operation made is not there any more
     │   ├── NotTakenBack         a commit that took records away cannot be undone, or took none that can come back
-    │   ├── PlanNotDue           a plan of GC is younger than the grace
     │   ├── PlanOutgrown         something needs objects of a plan of GC now
     │   └── RecordsGone          some records that an undo would bring back are in no object any more
     ├── Missing              the caller asked for what is not there      exit 3
@@ -30,8 +29,6 @@
     │   ├── NoSuchBranch
     │   ├── NoSuchTag
     │   ├── NoSuchPin
-    │   ├── NoSuchPlan
-    │   ├── NoSuchOperation
     │   └── OutOfWindow          a target outside what is kept
     ├── Unavailable          back off, try again                         exit 1
     │   ├── StoreUnreachable
@@ -100,9 +97,7 @@ __all__ = [
     "NoSuchBranch",
     "NoSuchBucket",
     "NoSuchObject",
-    "NoSuchOperation",
     "NoSuchPin",
-    "NoSuchPlan",
     "NoSuchTag",
     "NoSuchTopic",
     "NotOffered",
@@ -113,7 +108,6 @@ __all__ = [
     "OutcomeUnknown",
     "Outdated",
     "PinLost",
-    "PlanNotDue",
     "PlanOutgrown",
     "PolicyTooLong",
     "RecordsGone",
@@ -269,13 +263,6 @@ class PinLost(Conflict, CatalogError):
     hint = "read again, from a state that is still kept"
 
 
-class PlanNotDue(Conflict, CatalogError):
-    number: int
-    wait_s: int
-    message = "plan {number} is younger than the grace, or its time lies in the future; nothing was deleted"
-    hint = "apply it in {wait_s:,} s"
-
-
 class PlanOutgrown(Conflict, CatalogError):
     """Something needs `count` objects of a plan now. `key` is the first one."""
 
@@ -364,18 +351,6 @@ class NoSuchPin(Missing, CatalogError):
     pin: str
     message = "there is no pin {pin}"
     hint = "`seglog pin list` lists the pins"
-
-
-class NoSuchPlan(Missing, CatalogError):
-    number: int
-    message = "there is no plan {number}"
-    hint = "`seglog gc plan --dry-run` lists the plans"
-
-
-class NoSuchOperation(Missing, CatalogError):
-    number: int
-    message = "the oplog has no operation {number}"
-    hint = "`seglog oplog` lists the operations"
 
 
 class OutOfWindow(base.OutOfWindow, CatalogError):

@@ -31,7 +31,7 @@ from catalog.errors import NoSuchBranch, NoSuchTopic
 from catalog.format.control import full_name
 from catalog.objects.base import ObjectStore
 from offload.archive import Archive, attach
-from offload.errors import DirectoryNotEmpty, OffloadError
+from offload.errors import DirectoryNotEmpty
 from offload.moment import Moment
 from offload.settings import Settings, TenantSettings, default_file, read_settings
 from offload.tenants.source import source_of
@@ -46,12 +46,6 @@ from seglog.values.config import NO_VARIABLES
 MARKER = "RECOVERING"
 _READ_BYTES = 65_536
 _T = TypeVar("_T")
-
-
-class RemoteEmpty(Missing, OffloadError):
-    url: str
-    message = "there is no topic at all in {url}"
-    hint = "correct the URL, or begin a new remote there: `seglog init --remote URL`"
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +99,7 @@ def recover(
     what a takeover writes. `tenant` has the role for the remote, and becomes the section [tenant] of the new settings.
     `store` may replace the store that `url` names. If the iteration ends without a `NotRecovered`, the directory is
     complete. Otherwise, repeat the call. `on_progress` gets the number of names done, and of all.
-    Raises `DirectoryNotEmpty`, `RemoteEmpty`, `NoSuchTopic`, `InvalidSetting`, and the errors of the store.
+    Raises `DirectoryNotEmpty`, `Missing`, `NoSuchTopic`, `InvalidSetting`, and the errors of the store.
     """
 
     def work(archive: Archive, name: str) -> Recovered:
@@ -156,7 +150,7 @@ def prepare(
     else:
         names = _names(store)
     if not names:
-        raise RemoteEmpty(url)
+        raise _empty(url)
     chosen = [name for name in names if only in {None, name, name.partition("@")[0]}]
     if not chosen:
         raise NoSuchTopic(only or "", url)
@@ -210,7 +204,7 @@ def _each(
                 failed = is_recovered = True
                 yield NotRecovered(name, error)
     if not is_recovered:
-        raise RemoteEmpty(url) if only is None else NoSuchTopic(only, url)
+        raise _empty(url) if only is None else NoSuchTopic(only, url)
     if not failed:
         complete(directory, files=port)
 
@@ -269,3 +263,8 @@ def _read(files: Files, path: Path) -> str:
         return files.pread(fd, _READ_BYTES, 0).decode(errors="replace")
     finally:
         files.close(fd)
+
+
+def _empty(url: str) -> Missing:
+    hint = "correct the URL, or begin a new remote there: `seglog init --remote URL`"
+    return Missing(f"there is no topic at all in {url}", hint=hint)

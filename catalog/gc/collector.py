@@ -90,7 +90,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Collection
 
-from catalog.errors import KeyChanged, NoSuchObject, NoSuchPlan, PlanNotDue, PlanOutgrown
+from catalog.errors import Conflict, KeyChanged, Missing, NoSuchObject, PlanOutgrown
 from catalog.format.ids import Sid
 from catalog.format.keys import Key, plan_key
 from catalog.gc.execution import Execution, Note
@@ -189,16 +189,16 @@ class Collector:
         return marker
 
     def plan(self, number: int) -> Plan:
-        """Return a plan. Raises `NoSuchPlan`, `InvalidObject`, and the errors of the store."""
+        """Return a plan. Raises `Missing`, `InvalidObject`, and the errors of the store."""
         try:
             return decode_plan(self._store.get(plan_key(number)), number)
         except NoSuchObject:
-            raise NoSuchPlan(number) from None
+            raise Missing(f"there is no plan {number}", hint="`seglog gc plan --dry-run` lists the plans") from None
 
     def apply(self, number: int, *, dry_run: bool = False) -> GcReport:
         """Carry out one plan, if GC needs none of its objects now (OUT-1). With `dry_run`, check it and count only.
 
-        The report has the deleted objects, or the planned ones. Raises `NoSuchPlan`, `PlanNotDue`, `PlanOutgrown`,
+        The report has the deleted objects, or the planned ones. Raises `Missing`, `Conflict`,
         `ClocksDisagree`, and the errors of the store. After an error, a caller may repeat the call.
         """
         report = GcReport()
@@ -206,7 +206,8 @@ class Collector:
         plan, now_ms = self.plan(number), self._clock()
         due_ms = plan.written_at_ms + self._policy.grace_s * 1000
         if due_ms > now_ms:
-            raise PlanNotDue(number, -((now_ms - due_ms) // 1000))
+            text = f"plan {number} is younger than the grace, or its time lies in the future; nothing was deleted"
+            raise Conflict(text, hint=f"apply it in {-((now_ms - due_ms) // 1000):,} s")
         marker, attempts = self.marked(), frozenset(self._attempts())
         self._check_not_outgrown(plan, marker, attempts, report)
         if dry_run:

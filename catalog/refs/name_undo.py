@@ -30,7 +30,7 @@ def undo(volumes: Volumes, number: int | None = None, *, writer_id: str = "", no
 
     None: take back the newest operation that is made and not taken back. So each such call goes one step further back.
 
-    Raises `NotUndone` if the subject is no name, or has changed since. Raises `NoSuchOperation` if no entry has
+    Raises `NotUndone` if the subject is no name, or has changed since. Raises `Missing` if no entry has
     the number.
     """
     return undo_found(volumes, find_operation(volumes, number), writer_id=writer_id, now_ms=now_ms)

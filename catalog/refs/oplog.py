@@ -20,7 +20,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 
-from catalog.errors import KeyChanged, NoSuchObject, NoSuchOperation
+from catalog.errors import KeyChanged, Missing, NoSuchObject
 from catalog.format.control import NameChange, OplogEntry
 from catalog.format.keys import Key, number_of, oplog_key, oplog_prefix
 from catalog.format.small_objects import decode_oplog_entry, encode_oplog_entry
@@ -99,12 +99,12 @@ class Oplog:
         return next(filter(None, numbers), 0)
 
     def entry(self, number: int) -> OplogEntry:
-        """Return the entry. Raises `NoSuchOperation`."""
+        """Return the entry. Raises `Missing`."""
         key = oplog_key(number)
         try:
             return decode_oplog_entry(self._store.get(key), key)
         except NoSuchObject:
-            raise NoSuchOperation(number) from None
+            raise Missing(f"the oplog has no operation {number}", hint="`seglog oplog` lists the operations") from None
 
     def _newest(self) -> int:
         """Return the newest number that a LIST shows.

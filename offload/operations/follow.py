@@ -356,7 +356,7 @@ def follow(
     """Make or continue a directory that follows the remote, and yield each topic at each look. A topic that is new here
     gives a `Recovered`.
 
-    Raises `DirectoryNotEmpty` and `RemoteEmpty` before anything is written, and the errors of `seglog.open`.
+    Raises `DirectoryNotEmpty` and `Missing` before anything is written, and the errors of `seglog.open`.
     """
     if not _is_made(directory, url):
         yield from _prepared(directory, url, options, store)

@@ -51,7 +51,7 @@ class CollectionService(Owned):
 
     @checked
     def pages(self, number: int) -> Iterator[list[Garbage]]:
-        """Yield the pages of a plan. Raises `NoSuchPlan`, and `InvalidObject` if a page does not decode."""
+        """Yield the pages of a plan. Raises `Missing`, and `InvalidObject` if a page does not decode."""
         plan = collector_of(self._context).plan(number)
         return pages_of(self._context.store, plan)
 
@@ -67,7 +67,7 @@ class CollectionService(Owned):
     ) -> GcReport:
         """Carry out one plan, if nothing needs any of its objects now. A dry run checks the same, and deletes nothing.
 
-        Raises `NoSuchPlan`, `PlanNotDue`, `PlanOutgrown`, and as `archive.upkeep.collect` does.
+        Raises `Missing`, `Conflict`, and as `archive.upkeep.collect` does.
         """
         if not dry_run:
             self._context.log.check_writable()

@@ -355,7 +355,7 @@ class HistoryService(Owned):
             preview: Only return the operation, and change nothing.
 
         Raises:
-            NoSuchOperation: There is none of that number.
+            Missing: There is none of that number.
             NotUndone: Other changes came after it, or records would have no name any more.
             OpenBranch: A branch that is open here would get another name (offload.services.previews).
         """

@@ -30,8 +30,7 @@ _MAX_DESCRIPTORS = 2
 
 
 class WorkerFailed(Unavailable, OffloadError):
-    trace: str
-    message = "the upload process failed: {trace}"
+    """The upload process failed, ended or does not run."""
 
 
 class Channel:
@@ -106,7 +105,7 @@ class CarriedError:
 
     def error(self) -> BaseException:
         if self.body is None:
-            return WorkerFailed(self.text)
+            return WorkerFailed(f"the upload process failed: {self.text}")
         kind, new_arguments, arguments, fields = pickle.loads(self.body)  # noqa: S301 - from our own process
         error: BaseException = kind.__new__(kind, *new_arguments)
         error.args = arguments

@@ -9,7 +9,7 @@ POOL-1  An upload's id is on record before its first part is sent: the child wai
 POOL-2  If the parent raises an error while a child works, also in order to stop, the parent kills the child.
     The child has ended before the error reaches the caller. Its attempt stays like any other that was cut short: the
     next run aborts it and starts over.
-POOL-3  If a child ends by itself, the parent raises `WorkerDied`. An error that a child reports is raised here
+POOL-3  If a child ends by itself, the parent raises `WorkerFailed`. An error that a child reports is raised here
     unchanged.
 POOL-4  A pool with a limit never has more children than that. An upload beyond it waits for an idle child, and learns
     meanwhile that it is time to stop.
@@ -28,14 +28,12 @@ from contextlib import ExitStack, suppress
 from typing import TYPE_CHECKING, Protocol
 
 from catalog import SegmentRef
-from offload.errors import OffloadError
 from offload.settings import ColdSettings, OffloadSettings
 from offload.wiring import variables_without_credentials
-from offload.worker.channel import Channel
+from offload.worker.channel import Channel, WorkerFailed
 from offload.worker.child import Answer, Begin, Done, Failed, FramesRead, Part, Question, RequestDone
 from offload.write.segment_upload import UploadJob
 from seglog import Topic
-from seglog.base.errors import Unavailable
 from seglog.base.ownership import Owned, is_foreign
 from seglog.reading.sealed import SealedFiles
 
@@ -47,15 +45,6 @@ _LOOK_S = 0.1  # between checks whether to stop
 # The child gets the parent's path, so that both run the same code.
 _PROGRAM = "import json, sys; sys.path[:] = json.loads(sys.argv[2]); from {} import main; main(int(sys.argv[1]))"
 _MODULE = "offload.worker.child"
-
-
-class WorkerDied(Unavailable, OffloadError):
-    """The process ended. `code` is its exit code, or minus the signal that killed it; None if there was no process."""
-
-    def __init__(self, code: int | None) -> None:
-        how = "does not run" if code is None else f"was killed by signal {-code}" if code < 0 else f"ended with {code}"
-        self._tell(f"the upload process {how}; the next try starts the upload again")
-        self.code = code
 
 
 class RequestLimiter(Protocol):
@@ -170,7 +159,7 @@ class WorkerPool(Owned):
             self._all.discard(worker)
             worker.end()
         if self._is_closed:
-            raise WorkerDied(None)
+            raise _died("does not run")
         if self._most is not None and len(self._all) >= self._most:
             return None
         worker = _Worker(self._begin, self._module, self._credentials)
@@ -261,7 +250,8 @@ class _Worker:
                     case Failed():
                         return message
         except EOFError as end:
-            raise WorkerDied(self._process.wait()) from end
+            code = self._process.wait()
+            raise _died(f"was killed by signal {-code}" if code < 0 else f"ended with {code}") from end
 
     def _newest(self, refused: str = "") -> FoundCredentials | None:
         return None if self._credentials is None else self._credentials.current(refused)
@@ -273,3 +263,7 @@ class _Worker:
             return
         fields = Part(part.topic_id, part.first_seq, part.last_seq, part.paths)
         self._channel.send(Answer(number, fields), part.fds)
+
+
+def _died(how: str) -> WorkerFailed:
+    return WorkerFailed(f"the upload process {how}; the next try starts the upload again")

@@ -172,7 +172,7 @@ LOST_NAMES = ("KeyChanged", "VolumeHasName", "NotUndone")
 #: before another command and end after it.
 _OF_ONE_STATE = ("/read", "/tail", "/diff", "/resolve", "/records")
 _COUNTS = ("records", "dropped", "carried")
-_NO_PLAN = [404, "NoSuchPlan"]
+_NO_PLAN = [404, "Missing"]
 _OF_CACHES = ("hot_first_seq", "hot_bytes")
 _RANDOM = ("volume", "hash", "sid", "pin", "pinned_until", "next_commit")
 
