@@ -81,7 +81,7 @@ class Archive(Owned):
     def __init__(self, context: ArchiveContext, settings: OffloadSettings, uploader: Uploader | None) -> None:
         """Attach to the log of `context`. Without an `uploader`, the offloading thread uploads.
 
-        Raises `ColdTierAttached`.
+        Raises `Conflict`.
         """
         self._context = context
         self._is_closed = False
@@ -643,7 +643,7 @@ def attach(
     Raises:
         NoRemote: Neither the call nor the settings have a URL.
         InvalidRemote, InvalidSetting: The URL or a section of the settings is wrong. Nothing was opened.
-        ColdTierAttached: The log has an archive already.
+        Conflict: The log has an archive already.
     """
     settings = settings or read_settings(log.path / SETTINGS_FILE)
     # Read every part: a wrong section is refused before anything is opened.

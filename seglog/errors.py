@@ -3,8 +3,7 @@
     SeglogError
     ├── Corrupt              stop, and verify                              exit 5
     │   ├── InvalidFrame         bytes that are not a whole, valid frame (codecs only; callers add the place)
-    │   ├── InvalidEntry         bytes that are not an index entry (the same)
-    │   ├── InvalidItem          bytes that are not an item of a journal (the same)
+    │   ├── InvalidEntry         bytes that are not an index entry, or not an item of a journal (the same)
     │   ├── SegmentCut           a segment store returns fewer bytes than were put there, or other ones
     │   ├── FileCorrupt          a file is damaged below what was durable: path, offset, reason
     │   └── FormatUnsupported    written by another format version         exit 1
@@ -12,7 +11,6 @@
     │   ├── BranchExists         a restore never overwrites
     │   ├── OpenBranch           the branch is open for appends in this directory
     │   ├── WarmDirectoryTaken   the warm directory belongs to another log
-    │   ├── ColdTierAttached
     │   ├── DirectoryInUse
     │   ├── TopicExists
     │   ├── ConcurrentModification  the topic was changed since the caller looked
@@ -52,7 +50,6 @@
     │   ├── WarmStoreFailed      the store of older segments does not return them
     │   ├── WarmStoreRequired    older segments are in a warm store, and the log is opened without one
     │   ├── TooManyOpenFiles     the process, or the machine, has no file descriptor left
-    │   ├── JournalClosed
     │   └── LogClosed
     └── Misuse               fix the call                                  exit 2
         ├── CalledWithin         a handler called the log within a call of the same thread
@@ -63,13 +60,11 @@
         ├── InvalidTopicName
         ├── InvalidSetting
         ├── InvalidLabel         a tag or node that does not fit a frame
-        ├── ItemTooLarge         for one item of a journal
         ├── NotInstalled         an optional package is missing
         ├── OpenedByParent       a log, journal or archive in a fork of the process that opened it
         ├── OtherLoop            an async log in another event loop than its own
         ├── OffsetOverflow       a file is full: an offset in it has 32 bits
         ├── SectionPruned        an append below the sections that were pruned
-        ├── WrongSize            the caller gave another size than the item has
         ├── HistoryKept          a topic with an archive is not deleted here
         ├── UnnamableBranch      main is the topic itself
         ├── UpgradeNeeded        the call needs a newer form of the directory or the volume
@@ -113,7 +108,6 @@ __all__ = [
     "BatchReused",
     "BranchExists",
     "CalledWithin",
-    "ColdTierAttached",
     "ColdTierRequired",
     "ConcurrentModification",
     "Conflict",
@@ -133,13 +127,10 @@ __all__ = [
     "InvalidArgument",
     "InvalidEntry",
     "InvalidFrame",
-    "InvalidItem",
     "InvalidLabel",
     "InvalidSetting",
     "InvalidTarget",
     "InvalidTopicName",
-    "ItemTooLarge",
-    "JournalClosed",
     "KeyReused",
     "LogClosed",
     "Missing",
@@ -182,7 +173,6 @@ __all__ = [
     "WarmStoreRequired",
     "WriterPoisoned",
     "WrittenElsewhere",
-    "WrongSize",
 ]
 
 
@@ -200,19 +190,14 @@ class InvalidFrame(Corrupt):
 
 
 class InvalidEntry(Corrupt):
-    """These bytes are not an index entry. `position` counts entries, from 0, in the bytes that the codec was given."""
+    """These bytes are not an entry of an index, or not an item of a journal.
+
+    `position` counts the entries of an index from 0, and is the place of an item in the bytes that the codec was given.
+    """
 
     position: int
     reason: str
-    message = "no valid index entry at position {position}: {reason}"
-
-
-class InvalidItem(Corrupt):
-    """These bytes are not an item of a journal. `position` is the place in the bytes that the codec was given."""
-
-    position: int
-    reason: str
-    message = "no valid item at position {position}: {reason}"
+    message = "no valid entry at position {position}: {reason}"
 
 
 class SegmentCut(Corrupt):
@@ -256,11 +241,6 @@ class WarmDirectoryTaken(Conflict):
     owner: str
     message = "{path} is the warm directory of {owner}"
     hint = "set cold_dir to a directory that no other log uses. If that other log is gone, empty this one"
-
-
-class ColdTierAttached(Conflict):
-    message = "the log has a cold tier already"
-    hint = "close the attached archive, then attach the other one"
 
 
 class DirectoryInUse(Conflict):
@@ -621,12 +601,9 @@ class WarmStoreRequired(Unavailable):
     hint = "set cold_dir in the section [log] of seglog.toml, or give seglog.open the same warm_stores as before"
 
 
-class JournalClosed(Unavailable):
-    message = "the journal is closed"
-
-
 class LogClosed(Unavailable):
-    message = "the log is closed"
+    what: str = "log"
+    message = "the {what} is closed"
 
 
 class CalledWithin(Misuse):
@@ -747,12 +724,6 @@ class RecordTooLarge(Misuse):
         self.limit_bytes = limit_bytes
 
 
-class ItemTooLarge(Misuse):
-    size_bytes: int
-    limit_bytes: int
-    message = "an item of {size_bytes} bytes is over the limit of {limit_bytes}; nothing was appended"
-
-
 class NotInstalled(Misuse):
     """The package is not installed. The extra of seglog installs it."""
 
@@ -783,16 +754,3 @@ class SectionPruned(Misuse):
     section: int
     min_section: int
     message = "section {section} is pruned: the lowest section is {min_section}; nothing was appended"
-
-
-class WrongSize(Misuse):
-    """The caller gave another size than the item has.
-
-    `exact` is the caller's size. `size` is the size that the item states, whose checksum is right.
-    """
-
-    section: int
-    offset: int
-    exact: int
-    size: int
-    message = "the item at offset {offset} of section {section} has {size} bytes, not {exact}"

@@ -19,7 +19,7 @@ from seglog.engine.engine import Engine, doing, give_up_ballast
 from seglog.engine.state import reclaimable
 from seglog.engine.upkeep import Background, UpkeepFactory
 from seglog.errors import (
-    ColdTierAttached,
+    Conflict,
     DirectoryNotReadable,
     DirectoryNotWritable,
     DiskFull,
@@ -413,10 +413,11 @@ class Log(Owned):
     def attach_cold(self, tier: ColdTier) -> None:
         """Send reads below a topic's hot floor to `tier` from now on.
 
-        Raise `ColdTierAttached` if there is a cold tier already.
+        Raise `Conflict` if there is a cold tier already.
         """
         if self._engine.cold is not None:
-            raise ColdTierAttached
+            hint = "close the attached archive, then attach the other one"
+            raise Conflict("the log has a cold tier already", hint=hint)
         self._engine.cold = tier
 
     def detach_cold(self) -> None:

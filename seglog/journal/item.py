@@ -38,7 +38,7 @@ import zlib
 
 from xxhash import xxh3_64_intdigest
 
-from seglog.errors import InvalidItem
+from seglog.errors import InvalidEntry
 from seglog.format.frame import Buffer
 
 SIZE = struct.Struct("<I")
@@ -66,17 +66,17 @@ def encode_item(data: bytes) -> list[bytes]:
 
 
 def read_item(buffer: Buffer, position: int = 0) -> bytes:
-    """Return the data of the whole item at `position`. Raises `InvalidItem`."""
+    """Return the data of the whole item at `position`. Raises `InvalidEntry`."""
     room = len(buffer) - position
     size = SIZE.unpack_from(buffer, position)[0] if room >= SIZE.size else 0
     if slot_bytes(size) > room:
-        raise InvalidItem(position, f"an item of {size} bytes goes past the end")
+        raise InvalidEntry(position, f"an item of {size} bytes goes past the end")
     end = position + SIZE.size + size
     data = bytes(buffer[position + SIZE.size : end])
     if SIZE.unpack_from(buffer, end)[0] != zlib.crc32(data):
-        raise InvalidItem(position, "checksum mismatch")
+        raise InvalidEntry(position, "checksum mismatch")
     if buffer[end + SIZE.size : position + slot_bytes(size)] != _PADDING[-(_OVERHEAD + size) % UNIT_BYTES]:
-        raise InvalidItem(position, "the padding has changed")
+        raise InvalidEntry(position, "the padding has changed")
     return data
 
 

@@ -42,7 +42,7 @@ from typing import Annotated, TypeAlias
 
 from seglog.base.arguments import Within, checked
 from seglog.base.ownership import Owned, check_process, is_foreign
-from seglog.errors import DiskFull, FileCorrupt, JournalClosed, NoSuchItem, SectionPruned, TooManyOpenFiles
+from seglog.errors import DiskFull, FileCorrupt, LogClosed, NoSuchItem, SectionPruned, TooManyOpenFiles
 from seglog.files.directory import DirectoryLock
 from seglog.files.port import NO_DESCRIPTOR, Files, OsFiles, enter, leave
 from seglog.journal.section import Item, Section
@@ -115,8 +115,8 @@ class Journal(Owned):
     def append(self, section: SectionNumber, data: bytes) -> int:
         """Append an item, and return its offset in the section. The item is not durable before `sync`.
 
-        Raises `OffsetOverflow`, `ItemTooLarge`, `SectionPruned`, `InvalidArgument`, and `DiskFull`. Then nothing was
-        appended.
+        Raises `OffsetOverflow`, `SectionPruned`, `InvalidArgument`, `DiskFull`, and `Misuse` for an item that is too
+        large. Then nothing was appended.
         After `WriterPoisoned` the section takes no more items until the journal is opened again.
         """
         return self._section_for(section).append(data)
@@ -125,9 +125,8 @@ class Journal(Owned):
     def get(self, section: SectionNumber, offset: int, exact: int | None = None) -> bytes:
         """Return the data of the item at `offset`, verified.
 
-        If the caller knows the size of the item and gives it as `exact`, the call makes one read. A wrong size is
-        `WrongSize`.
-        Raises `NoSuchItem`. Raises `FileCorrupt` for damage, and also for an offset at which no item begins.
+        If the caller knows the size of the item and gives it as `exact`, the call makes one read. A wrong size is an
+        `InvalidArgument`. Raises `NoSuchItem`, and `FileCorrupt` for damage or an offset at which no item begins.
         """
         opened = self._find(section)
         if opened is None:
@@ -309,7 +308,7 @@ class Journal(Owned):
 
     def _check_open(self) -> None:
         if self._is_closed:
-            raise JournalClosed
+            raise LogClosed("journal")
 
 
 def _merged(readers: list[Iterator[list[Item]]], concurrency: int) -> Iterator[Item]:

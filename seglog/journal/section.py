@@ -31,13 +31,13 @@ from seglog.errors import (
     CalledWithin,
     DiskFull,
     FileCorrupt,
-    InvalidItem,
-    ItemTooLarge,
+    InvalidArgument,
+    InvalidEntry,
+    Misuse,
     NoSuchItem,
     OffsetOverflow,
     TooManyOpenFiles,
     WriterPoisoned,
-    WrongSize,
 )
 from seglog.files.port import NO_DESCRIPTOR, READ_AHEAD_BYTES, Files, OpenFile, ReadAheadBuffer
 from seglog.journal.item import (
@@ -120,10 +120,11 @@ class Section(Owned):
     def append(self, data: bytes) -> int:
         """Append an item, and return its offset.
 
-        Raises `OffsetOverflow`, `ItemTooLarge`, `DiskFull`, `WriterPoisoned`.
+        Raises `OffsetOverflow`, `Misuse` for an item that is too large, `DiskFull`, `WriterPoisoned`.
         """
         if len(data) > ITEM_MAX_BYTES:
-            raise ItemTooLarge(len(data), ITEM_MAX_BYTES)
+            text = f"an item of {len(data)} bytes is over the limit of {ITEM_MAX_BYTES}; nothing was appended"
+            raise Misuse(text)
         with self._lock.exclusive:
             self._check_sound()
             offset = self.end // UNIT_BYTES
@@ -154,7 +155,7 @@ class Section(Owned):
                 self._datasync()
 
     def get(self, offset: int, exact: int | None) -> bytes:
-        """Return the data of an item. Raises `NoSuchItem`, `FileCorrupt`, `WrongSize`."""
+        """Return the data of an item. Raises `NoSuchItem`, `FileCorrupt`, and `InvalidArgument` if `exact` is wrong."""
         position, end = offset * UNIT_BYTES, self.end
         if not 0 <= position < end:
             raise NoSuchItem(self.number, offset)
@@ -164,12 +165,13 @@ class Section(Owned):
             raise NoSuchItem(self.number, offset)
         size = _size_at(buffer, 0)
         if exact is not None and size != exact:
-            raise WrongSize(self.number, offset, exact, len(self.get(offset, None)))
+            wanted = f"{len(self.get(offset, None))}, the size of the item at offset {offset} of section {self.number}"
+            raise InvalidArgument("exact", exact, wanted)
         if len(buffer) < slot_bytes(size) <= end - position:
             buffer = self._file.read(slot_bytes(size), position)
         try:
             return read_item(buffer)
-        except InvalidItem as error:
+        except InvalidEntry as error:
             raise FileCorrupt(self.path, position, f"no item begins here, or it is damaged: {error.reason}") from error
 
     def batches(self, end: int, prefix: int | None) -> Iterator[list[Item]]:
@@ -183,7 +185,7 @@ class Section(Owned):
                 if len(batch) == _BATCH_ITEMS or size_bytes >= READ_AHEAD_BYTES:
                     yield batch
                     batch, size_bytes = [], 0
-        except InvalidItem as error:
+        except InvalidEntry as error:
             if batch:
                 yield batch
             raise FileCorrupt(self.path, error.position, error.reason) from error
@@ -193,7 +195,7 @@ class Section(Owned):
     def _walk(self, start: int, end: int, prefix: int | None) -> Iterator[tuple[int, Item]]:
         """Yield the end of each item, and the item.
 
-        Raises `InvalidItem` with the item's position in the file.
+        Raises `InvalidEntry` with the item's position in the file.
         """
         window = ReadAheadBuffer(self._file, end, READ_AHEAD_BYTES if prefix is None else _FIRST_READ_BYTES)
         position = start
@@ -205,13 +207,13 @@ class Section(Owned):
             size = _size_at(window.buffer, index)
             slot = slot_bytes(size)
             if position + slot > end:
-                raise InvalidItem(position, f"an item of {size} bytes goes past the end")
+                raise InvalidEntry(position, f"an item of {size} bytes goes past the end")
             if prefix is None or not size:
                 index = window.index(position, slot)
                 try:
                     data = read_item(window.buffer, index)
-                except InvalidItem as error:
-                    raise InvalidItem(position, error.reason) from error
+                except InvalidEntry as error:
+                    raise InvalidEntry(position, error.reason) from error
             else:
                 read_bytes = SIZE.size + min(prefix, size)
                 index = window.index(position, read_bytes)
@@ -241,7 +243,7 @@ class Section(Owned):
         try:
             for end, _ in self._walk(start, size, None):
                 self.end = end
-        except InvalidItem as error:
+        except InvalidEntry as error:
             _logger.warning(
                 "%s: cut at offset %d, where a torn write begins: %s", self.path, error.position, error.reason
             )

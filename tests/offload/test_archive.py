@@ -19,7 +19,7 @@ from catalog.objects.memory import MemoryStore
 from offload import OffloadSettings
 from offload.errors import HistoryBehind, NoRemote, OtherRemote
 from offload.moment import format_time
-from seglog import ColdTierAttached, ColdTierRequired, InvalidSetting, LogSettings
+from seglog import ColdTierRequired, Conflict, InvalidSetting, LogSettings
 from tests.faults.store import EFFECTS, CountingStore, Fault, FaultyStore, unreachable
 from tests.faults.stuck_store import StuckStore
 from tests.worlds.clock import HandClock
@@ -27,7 +27,7 @@ from tests.worlds.clock import HandClock
 
 def test_a_log_has_one_archive_at_a_time(tmp_path: Path) -> None:
     with seglog.open(tmp_path) as log:
-        with offload.attach(log, store=MemoryStore()), pytest.raises(ColdTierAttached):
+        with offload.attach(log, store=MemoryStore()), pytest.raises(Conflict, match="cold tier already"):
             offload.attach(log, store=MemoryStore())
         offload.attach(log, store=MemoryStore()).close()
 

@@ -210,7 +210,7 @@ def test_a_handler_within_a_call_of_a_journal_hangs_nobody() -> None:
 
                 try:
                     handled(lambda: call(journal), modules, at, handler)  # noqa: B023 - it is done at once
-                except seglog.JournalClosed:
+                except seglog.LogClosed:
                     assert results[-1] is None, (name, at)
             if not results:
                 break

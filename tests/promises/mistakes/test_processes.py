@@ -18,7 +18,7 @@ from types import FrameType
 import pytest
 
 import seglog
-from seglog import CalledWithin, JournalClosed, LogClosed, NoSuchTopic, OtherLoop, aio
+from seglog import CalledWithin, LogClosed, NoSuchTopic, OtherLoop, aio
 from seglog.journal.journal import Journal
 from tests.children import in_child, outcome_of
 from tests.faults.files import UnsyncedFiles
@@ -216,7 +216,7 @@ def test_objects_are_used_after_close(tmp_path: Path) -> None:
 def test_a_journal_is_used_after_close(tmp_path: Path) -> None:
     """A program keeps a journal and uses it after `close`.
 
-    Outcome: each call is refused with `JournalClosed`; what was synced is there.
+    Outcome: each call is refused with `LogClosed`; what was synced is there.
     """
     journal = Journal(tmp_path / "journal")
     journal.append(1, b"item")
@@ -224,7 +224,7 @@ def test_a_journal_is_used_after_close(tmp_path: Path) -> None:
     journal.close()
     journal.close()
     for call in (lambda: journal.append(1, b"x"), lambda: journal.get(1, 0), lambda: journal.sync(1), journal.replay):
-        with pytest.raises(JournalClosed):
+        with pytest.raises(LogClosed):
             call()
     with Journal(tmp_path / "journal") as again:
         assert [item.data for item in again.replay()] == [b"item"]

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from seglog.errors import InvalidItem
+from seglog.errors import InvalidEntry
 from seglog.journal.item import (
     MARK_BYTES,
     OFFSET_MAX,
@@ -62,16 +62,16 @@ def test_no_flipped_bit_and_no_truncation_passes(data: bytes) -> None:
             damaged[position] ^= 1 << bit
             # Any bytes may follow the item. A longer buffer must not make a damaged item pass.
             for behind in (b"", bytes(300)):
-                with pytest.raises(InvalidItem):
+                with pytest.raises(InvalidEntry):
                     read_item(bytes(damaged) + behind)
-        with pytest.raises(InvalidItem) as caught:
+        with pytest.raises(InvalidEntry) as caught:
             read_item(b"12" + raw[:position], 2)
         assert caught.value.position == 2
 
 
 @pytest.mark.parametrize("length", [16, 17, 4096])
 def test_zeros_are_no_item(length: int) -> None:
-    with pytest.raises(InvalidItem):
+    with pytest.raises(InvalidEntry):
         read_item(bytes(length))
 
 
@@ -84,7 +84,7 @@ def test_a_mark_fits_its_own_place_only(secret: bytes) -> None:
     assert not is_mark(mark, 0, 3, 160, b"another.")
     assert not is_mark(mark[:-1], 0, 3, 160, secret)
     assert not is_mark(encoded(b""), 0, 3, 160, secret)
-    with pytest.raises(InvalidItem):
+    with pytest.raises(InvalidEntry):
         read_item(mark)
     for position in range(len(mark)):
         damaged = bytearray(mark)

@@ -17,13 +17,12 @@ from seglog.errors import (
     DiskFull,
     FileCorrupt,
     InvalidArgument,
-    JournalClosed,
+    LogClosed,
     NoSuchItem,
     OffsetOverflow,
     SectionPruned,
     TooManyOpenFiles,
     WriterPoisoned,
-    WrongSize,
 )
 from seglog.journal.item import (
     MARK_BYTES,
@@ -127,9 +126,9 @@ def test_an_exact_get_is_one_read(tmp_path: Path) -> None:
 @pytest.mark.parametrize("exact", [0, 3, 5, 10_000_000])
 def test_a_wrong_exact_size_is_told_apart_from_damage(journal: Journal, exact: int) -> None:
     offset = journal.append(1, b"data")
-    with pytest.raises(WrongSize) as caught:
+    with pytest.raises(InvalidArgument) as caught:
         journal.get(1, offset, exact)
-    assert (caught.value.exact, caught.value.size) == (exact, 4)
+    assert (caught.value.given, caught.value.wanted) == (exact, "4, the size of the item at offset 0 of section 1")
 
 
 def test_what_is_not_there_is_missing(journal: Journal) -> None:
@@ -310,7 +309,7 @@ def test_a_journal_that_is_closed_does_nothing_more(tmp_path: Path) -> None:
         lambda: journal.prune(1),
         journal.replay,
     ):
-        with pytest.raises(JournalClosed):
+        with pytest.raises(LogClosed, match="the journal is closed"):
             call()
     assert [item.data for item in stream] == [b"data"]
 
