@@ -59,14 +59,21 @@ from datetime import UTC, datetime
 
 from seglog.base import errors as base
 from seglog.base.errors import (
+    BranchExists,
+    CatalogError,
     Conflict,
     Corrupt,
     InvalidArgument,
+    InvalidTarget,
     Missing,
     Misuse,
+    NoSuchBranch,
+    NoSuchTag,
     OpenedByParent,
+    OutOfWindow,
     SeglogError,
     Unavailable,
+    UnnamableBranch,
 )
 
 __all__ = [
@@ -119,10 +126,6 @@ __all__ = [
     "VolumeCollected",
     "VolumeHasName",
 ]
-
-
-class CatalogError(SeglogError):
-    """The root of those of this package. Each belongs to a group of `seglog.base.errors`, too."""
 
 
 class InvalidObject(Corrupt, CatalogError):
@@ -212,10 +215,6 @@ class BranchCollected(Diverged):
             hint=f"`seglog reset {name} --as NAME` saves the records that are still here as a branch, "
             "`--discard` drops them",
         )
-
-
-class BranchExists(base.BranchExists, CatalogError):
-    """`seglog.errors.BranchExists`, raised here."""
 
 
 class VolumeHasName(Conflict, CatalogError):
@@ -339,22 +338,10 @@ class NoSuchTopic(base.NoSuchTopic, CatalogError):
     hint = "`seglog topic list` lists the topics"
 
 
-class NoSuchBranch(base.NoSuchBranch, CatalogError):
-    """`seglog.errors.NoSuchBranch`, raised here."""
-
-
-class NoSuchTag(base.NoSuchTag, CatalogError):
-    """`seglog.errors.NoSuchTag`, raised here."""
-
-
 class NoSuchPin(Missing, CatalogError):
     pin: str
     message = "there is no pin {pin}"
     hint = "`seglog pin list` lists the pins"
-
-
-class OutOfWindow(base.OutOfWindow, CatalogError):
-    """`seglog.errors.OutOfWindow`, raised here."""
 
 
 class StoreUnreachable(Unavailable, CatalogError):
@@ -424,10 +411,6 @@ class InvalidName(Misuse, CatalogError):
     hint = "1 to 128 characters of A-Z a-z 0-9 . _ -, the first one a letter, digit or underscore"
 
 
-class UnnamableBranch(base.UnnamableBranch, CatalogError):
-    """`seglog.errors.UnnamableBranch`, raised here."""
-
-
 class InvalidKey(Misuse, CatalogError):
     key: str
     message = "{key!r} is not a key inside the prefix"
@@ -461,10 +444,6 @@ class ChecksumNotKept(Misuse, CatalogError):
     kind: str
     message = "{url} keeps no {kind} of whole objects"
     hint = 'set offload.checksum to "auto", or to a checksum that the store keeps'
-
-
-class InvalidTarget(base.InvalidTarget, CatalogError):
-    """`seglog.errors.InvalidTarget`, raised here."""
 
 
 def _moment(ms: int) -> str:

@@ -53,8 +53,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from pathlib import Path
 
-from seglog.base import errors as base
-from seglog.base.errors import Conflict, Corrupt, Missing, Misuse, SeglogError, Unavailable
+from seglog.base.errors import Conflict, Corrupt, Missing, Misuse, OpenBranch, SeglogError, Unavailable
 
 __all__ = [
     "BodyBroken",
@@ -296,10 +295,6 @@ class NotOffloaded(Conflict, OffloadError):
     target: str
     message = "{target} of {name} is not in the remote yet"
     hint = "run `seglog seal {name}`, then `seglog offload {name}`"
-
-
-class OpenBranch(base.OpenBranch, OffloadError):
-    """`seglog.errors.OpenBranch`, raised here."""
 
 
 class TopicFollowed(Conflict, OffloadError):

@@ -80,6 +80,7 @@ from __future__ import annotations
 import reprlib
 from pathlib import Path
 
+from seglog.base import errors as base
 from seglog.base.errors import (
     BranchExists,
     Conflict,
@@ -178,7 +179,7 @@ __all__ = [
 
 def is_own(error: BaseException) -> bool:
     """Return whether the error is one of the log. What a cold tier or a store raises by itself is not."""
-    return type(error).__module__ == __name__
+    return type(error).__module__ == __name__ and not isinstance(error, base.CatalogError)
 
 
 class InvalidFrame(Corrupt):

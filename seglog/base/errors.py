@@ -154,28 +154,34 @@ class OpenedByParent(Misuse):
     )
 
 
-class BranchExists(Conflict):
+class CatalogError(SeglogError):
+    """The root of the errors of the catalog. Each belongs to a group, too. The log itself raises none of them."""
+
+    __module__ = ERROR_MODULES[1]
+
+
+class BranchExists(Conflict, CatalogError):
     topic: str
     branch: str
     message = "{topic}@{branch} exists already"
     hint = "choose another name: a restore never overwrites"
 
 
-class NoSuchBranch(Missing):
+class NoSuchBranch(Missing, CatalogError):
     topic: str
     branch: str
     message = "no branch {topic}@{branch}"
     hint = "`seglog branch list {topic}` lists the branches"
 
 
-class NoSuchTag(Missing):
+class NoSuchTag(Missing, CatalogError):
     topic: str
     tag: str
     message = "{topic} has no tag {tag}"
     hint = "`seglog tag list {topic}` lists the tags"
 
 
-class OutOfWindow(Missing):
+class OutOfWindow(Missing, CatalogError):
     """The target lies outside what is kept. The message gives the window. The call never guesses the nearest point."""
 
     target: str
@@ -184,7 +190,7 @@ class OutOfWindow(Missing):
     message = "{target} is outside the kept history. Restorable: {window}"
 
 
-class UnnamableBranch(Misuse):
+class UnnamableBranch(Misuse, CatalogError):
     """An operation that the name `main` does not allow."""
 
     topic: str
@@ -193,7 +199,7 @@ class UnnamableBranch(Misuse):
     hint = "main is the topic itself"
 
 
-class InvalidTarget(Misuse):
+class InvalidTarget(Misuse, CatalogError):
     def __init__(self, text: str, reason: str = "") -> None:
         self._tell(
             f"{text!r} is not a point in time{': ' + reason if reason else ''}",
