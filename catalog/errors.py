@@ -46,7 +46,6 @@
         ├── ChecksumNotKept      a store does not know the kind of checksum that was asked for
         ├── InvalidRemote        a remote URL that names no place
         ├── InvalidTenant        no name of a tenant
-        ├── PolicyTooLong        a session policy with more characters than STS takes
         └── InvalidTarget
 
 Each class says what happened. `hint`, if there is one, says what to do next.
@@ -116,7 +115,6 @@ __all__ = [
     "Outdated",
     "PinLost",
     "PlanOutgrown",
-    "PolicyTooLong",
     "RecordsGone",
     "SeglogError",
     "StoreUnreachable",
@@ -430,13 +428,6 @@ class InvalidTenant(Misuse, CatalogError):
             hint="1 to 63 characters of a-z 0-9 _ -, the first and the last a letter or digit; some names are reserved",
         )
         self.name = name
-
-
-class PolicyTooLong(Misuse, CatalogError):
-    length: int
-    most: int
-    message = "the session policy has {length} characters, and STS takes {most}"
-    hint = "use fewer conditions, or a shorter base prefix"
 
 
 class ChecksumNotKept(Misuse, CatalogError):

@@ -7,13 +7,11 @@ An error that one room raises stands in that room, for example `LoadConflict` in
     │   ├── ChecksFailed         the remote breaks promises that seglog needs  exit 1
     │   └── NotConfirmed         the operator did not say yes                  exit 1
     ├── Corrupt              stop, and verify                              exit 5
-    │   ├── ObjectDamaged        parent of the next three: key, offset, reason
-    │   │   ├── InvalidBlock         a block header of a data object
+    │   ├── ObjectDamaged        a block of a data object, and parent of the next two
     │   │   ├── InvalidChunk         a chunk of a data object, or a record in it
     │   │   └── InvalidIndex         an index object
     │   ├── HistoryBehind        records left this disk, and the catalog here does not know where they are
     │   ├── DamageFound          a check found damage
-    │   ├── VolumesBlocked       GC left volumes alone because of damage
     │   └── FormatUnsupported    written by another format version         exit 1
     ├── Conflict             the present state is in the way              exit 4
     │   ├── CarriedOtherwise     a branch has other records than an earlier promotion carried there
@@ -23,12 +21,10 @@ An error that one room raises stands in that room, for example `LoadConflict` in
     │   ├── LocalChangesLost     a reset would drop what only this directory has
     │   ├── NotOffloaded         the remote has no such state yet
     │   ├── OtherRemote          the remote is not the one that has the history
-    │   │   ├── NameDeleted          the branch has no name there any more
-    │   │   └── NameMoved            the name leads to another volume there
+    │   │   └── NameDeleted          the branch has no name there any more
     │   ├── RecordsAfterFork     main has records that the branch to promote lacks
     │   ├── RemoteBehind         the remote lacks a commit that this directory knows
-    │   ├── TopicAttached        deleting it would leave its history in the remote
-    │   └── TopicFollowed        this directory follows the topic, and does not write it
+    │   └── TopicAttached        deleting it would leave its history in the remote
     ├── Missing              the caller named what does not exist          exit 3
     │   └── NoSuchFile
     ├── Unavailable          nothing was changed; try again                exit 1
@@ -40,10 +36,8 @@ An error that one room raises stands in that room, for example `LoadConflict` in
         ├── InvalidOption
         ├── NeverWritten         an ephemeral topic has nothing to offload
         ├── NoRemote
-        ├── Refused              the daemon's rules forbid it: host, origin, token, size, pace
-        │   ├── NotAllowed           the token lacks the role for it
-        │   └── TooManyRecords       in a body that is taken as a whole, or is encoded
-        └── UnsupportedOption
+        └── Refused              the daemon's rules forbid it: host, origin, token, size, pace
+            └── NotAllowed           the token lacks the role for it
 
 The message says what happened. `hint`, if it is set, says what to do next.
 """
@@ -52,6 +46,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Self
 
 from seglog.base.errors import Conflict, Corrupt, Missing, Misuse, OpenBranch, SeglogError, Unavailable
 
@@ -67,7 +62,6 @@ __all__ = [
     "ExportOutdated",
     "FormatUnsupported",
     "HistoryBehind",
-    "InvalidBlock",
     "InvalidChunk",
     "InvalidIndex",
     "InvalidInput",
@@ -76,7 +70,6 @@ __all__ = [
     "Missing",
     "Misuse",
     "NameDeleted",
-    "NameMoved",
     "NeverWritten",
     "NoRemote",
     "NoSuchFile",
@@ -92,12 +85,8 @@ __all__ = [
     "RemoteBehind",
     "SeglogError",
     "Stopping",
-    "TooManyRecords",
     "TopicAttached",
-    "TopicFollowed",
     "Unavailable",
-    "UnsupportedOption",
-    "VolumesBlocked",
 ]
 
 
@@ -113,10 +102,6 @@ class ObjectDamaged(Corrupt, OffloadError):
     reason: str
     message = "{key} is damaged at offset {offset}: {reason}"
     hint = "nothing was changed: keep the object, and compare it with a backup or replica"
-
-
-class InvalidBlock(ObjectDamaged):
-    """A block header of a data object is damaged, or bytes between its entries are."""
 
 
 class InvalidChunk(ObjectDamaged):
@@ -147,13 +132,11 @@ class DamageFound(Corrupt, OffloadError):
         self.count = count
 
 
-class VolumesBlocked(Corrupt, OffloadError):
-    def __init__(self, count: int) -> None:
-        told = "1 volume was" if count == 1 else f"{count} volumes were"
-        self._tell(
-            f"{told} left alone, as what cannot be read may hold it", hint="`seglog verify --remote` tells the damage"
-        )
-        self.count = count
+def blocked_volumes(count: int) -> Corrupt:
+    """Return the error of a GC that has left volumes alone."""
+    told = "1 volume was" if count == 1 else f"{count} volumes were"
+    text = f"{told} left alone, as what cannot be read may hold it"
+    return Corrupt(text, hint="`seglog verify --remote` tells the damage")
 
 
 class FormatUnsupported(Corrupt, OffloadError):
@@ -255,25 +238,6 @@ class NameDeleted(OtherRemote):
         )
 
 
-class NameMoved(OtherRemote):
-    """The remote has the volume, and the name leads to another one, `new_vid`: a branch became main, for example."""
-
-    def __init__(self, name: str, url: str, vid: str, new_vid: str, *, is_writer: bool) -> None:
-        then = (
-            f"`seglog reset {name}` follows it there, and `--as NAME` keeps what only this directory has as a branch"
-            if is_writer
-            else f"`seglog sync {name}` follows it there"
-        )
-        super().__init__(
-            name,
-            url,
-            vid,
-            f"{name} leads to volume {new_vid} in {url} now, and this directory has volume {vid}; nothing was sent",
-            then,
-        )
-        self.new_vid = new_vid
-
-
 class RemoteBehind(Conflict, OffloadError):
     """The remote lacks the commit `lsn`, which this directory knows and which GC has not deleted."""
 
@@ -295,15 +259,6 @@ class NotOffloaded(Conflict, OffloadError):
     target: str
     message = "{target} of {name} is not in the remote yet"
     hint = "run `seglog seal {name}`, then `seglog offload {name}`"
-
-
-class TopicFollowed(Conflict, OffloadError):
-    name: str
-    message = "this directory follows {name}, and does not write it; nothing was changed"
-    hint = (
-        "`seglog takeover {name}` makes this directory its writer, as the next `seglog append {name}` does. It stops "
-        "another writer"
-    )
 
 
 class TopicAttached(Conflict, OffloadError):
@@ -374,13 +329,10 @@ class NotAllowed(Refused):
         self.place = place
 
 
-class TooManyRecords(Refused):
-    """A body that is taken as a whole, or is encoded, has more than `most` records."""
-
-    def __init__(self, most: int) -> None:
-        told = f"a body that is taken as a whole, or is encoded, has at most {most:,} records"
-        super().__init__(413, "too_large", told, hint="send fewer at once, or raise serve.max_body_bytes")
-        self.most = most
+def too_many_records(most: int) -> Refused:
+    """Return the error of a body that is taken as a whole, or is encoded, with more than `most` records."""
+    text = f"a body that is taken as a whole, or is encoded, has at most {most:,} records"
+    return Refused(413, "too_large", text, hint="send fewer at once, or raise serve.max_body_bytes")
 
 
 class BodyBroken(Misuse, OffloadError):
@@ -392,12 +344,20 @@ class BodyBroken(Misuse, OffloadError):
 
 
 class InvalidOption(Misuse, OffloadError):
-    """A known option has an invalid value, or is missing."""
+    """An option has an invalid value, is missing, or is unknown."""
 
     option: str
     reason: str
     hint: str | None = None
     message = "option {option}: {reason}"
+
+    @classmethod
+    def unknown(cls, option: str, known: Iterable[str], only_for: str | None = None) -> Self:
+        """Return the error of an option that the call does not have. `only_for` names another call that has it."""
+        reason = "is unknown" if only_for is None else f"is only for {only_for}"
+        names = ", ".join(sorted(known))
+        text = f"option {option} {reason}; {f'the options are {names}' if names else 'there are none'}"
+        return cls.told(text, None, {"option": option})
 
 
 class InvalidInput(Misuse, OffloadError):
@@ -425,16 +385,6 @@ class NoRemote(Misuse, OffloadError):
     path: Path
     message = "{path} has no remote"
     hint = "set url in the [remote] section of {path}/seglog.toml, or give --remote URL"
-
-
-class UnsupportedOption(Misuse, OffloadError):
-    """The call has no such option. `only_for` names another call that has it."""
-
-    def __init__(self, option: str, known: Iterable[str], only_for: str | None = None) -> None:
-        reason = "is unknown" if only_for is None else f"is only for {only_for}"
-        names = ", ".join(sorted(known))
-        self._tell(f"option {option} {reason}; {f'the options are {names}' if names else 'there are none'}")
-        self.option = option
 
 
 def _counted(count: int, noun: str) -> str:

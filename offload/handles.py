@@ -29,7 +29,7 @@ from catalog.errors import BranchCollected, CatalogError, Diverged, InvalidName,
 from catalog.format import keys
 from catalog.format.control import DEAD
 from catalog.objects.base import Forward, is_behind_proxy
-from offload.errors import NameDeleted, NameMoved, NeverWritten, OtherRemote, RemoteBehind
+from offload.errors import NameDeleted, NeverWritten, OtherRemote, RemoteBehind
 from seglog import Log, TruncateOp
 from seglog.base.values import dataclass
 from seglog.files.clock import Clock
@@ -330,7 +330,11 @@ class Handles:
         name, url, vid, is_writer = handle.name, self._volumes.store.url, str(handle.vid), self.is_writer(handle)
         if self._is_here(handle):
             if other_vid is not None:
-                return NameMoved(name, url, vid, str(other_vid), is_writer=is_writer)
+                text = f"{name} leads to volume {other_vid} in {url} now, and this directory has volume {vid}"
+                keep = "and `--as NAME` keeps what only this directory has as a branch"
+                hint = f"`seglog reset {name}` follows it there, {keep}"
+                hint = hint if is_writer else f"`seglog sync {name}` follows it there"
+                return OtherRemote(name, url, vid, f"{text}; nothing was sent", hint)
             if split_name(name)[1] != MAIN:
                 return NameDeleted(name, url, vid, is_writer=is_writer)
         return OtherRemote(name, url, vid)

@@ -34,7 +34,7 @@ from enum import StrEnum
 from string import ascii_uppercase
 from typing import Any, TypeAlias
 
-from catalog.errors import InvalidArgument, PolicyTooLong
+from catalog.errors import InvalidArgument, Misuse
 from catalog.tenants.names import RESERVED, check_base, prefix_of
 from seglog.base.later import pattern
 from seglog.base.values import dataclass
@@ -230,12 +230,13 @@ def bucket_policy(
 def compact(policy: Policy) -> str:
     """Return the policy as a session policy, without the names of its statements, which only a person reads.
 
-    Raises `PolicyTooLong` if it has more characters than STS takes.
+    Raises `Misuse` if it has more characters than STS takes.
     """
     bare = [{key: value for key, value in statement.items() if key != "Sid"} for statement in policy["Statement"]]
     text = json.dumps({**policy, "Statement": bare}, separators=(",", ":"))
     if len(text) > SESSION_POLICY_MAX:
-        raise PolicyTooLong(len(text), SESSION_POLICY_MAX)
+        told = f"the session policy has {len(text)} characters, and STS takes {SESSION_POLICY_MAX}"
+        raise Misuse(told, hint="use fewer conditions, or a shorter base prefix")
     return text
 
 

@@ -20,9 +20,9 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from offload.daemon.listeners import InvalidAddress
 from offload.daemon.revocation import OpenAnswers
-from offload.rights import InvalidTokens, Tokens, parse_tokens
+from offload.errors import Misuse
+from offload.rights import Tokens, parse_tokens
 from offload.settings import ServeSettings
 
 _log = logging.getLogger("seglog.daemon")
@@ -32,7 +32,7 @@ class Access:
     """The tokens of a running daemon, and its TLS. `tokens` is None if the daemon asks for none."""
 
     def __init__(self, settings: ServeSettings, tenant: str | None = None) -> None:
-        """Read the token file. Raises `InvalidAddress`, `InvalidTokens`.
+        """Read the token file. Raises `Misuse`, `InvalidTokens`.
 
         `tenant` is the name of the tenant, empty for a directory without one. With None, all tokens count.
         """
@@ -47,7 +47,7 @@ class Access:
             tokens = self._tokens(settings)
             _check_address(settings, tokens)
             fresh = _context(settings) if settings.tls_certificate else None
-        except (InvalidAddress, InvalidTokens, OSError) as error:
+        except (Misuse, OSError) as error:
             _log.error("tokens and certificates stay as they are: %s", error)
             return
         self.tokens = tokens
@@ -85,16 +85,17 @@ def _tokens(settings: ServeSettings) -> Tokens | None:
         text = path.read_bytes()
         mode = path.stat().st_mode
     except OSError as error:
-        raise InvalidAddress(settings.host, f"the token file cannot be read: {error}") from error
+        raise Misuse(f"cannot listen on {settings.host}: the token file cannot be read: {error}") from error
     if mode & (stat.S_IWGRP | stat.S_IWOTH):
-        raise InvalidAddress(settings.host, f"others may write the token file {path}", hint=f"chmod 600 {path}")
+        told = f"cannot listen on {settings.host}: others may write the token file {path}"
+        raise Misuse(told, hint=f"chmod 600 {path}")
     if mode & stat.S_IROTH:
         _log.warning("any user of this machine may use the token file %s: chmod 600 it", path)
     return parse_tokens(text, str(path))
 
 
 def _check_address(settings: ServeSettings, tokens: Tokens | None) -> None:
-    """Raise `InvalidAddress` if the host is not loopback and the token file or TLS is missing (ACCESS-1)."""
+    """Raise `Misuse` if the host is not loopback and the token file or TLS is missing (ACCESS-1)."""
     if not settings.host or settings.host == "localhost":
         return
     try:
@@ -104,4 +105,4 @@ def _check_address(settings: ServeSettings, tokens: Tokens | None) -> None:
     is_covered = bool(settings.tls_certificate) or settings.insecure_behind_proxy
     if not is_loopback and (tokens is None or not is_covered):
         hint = "set serve.token_file, serve.tls_certificate and serve.tls_key, or listen on 127.0.0.1"
-        raise InvalidAddress(settings.host, "others could read and write the log", hint=hint)
+        raise Misuse(f"cannot listen on {settings.host}: others could read and write the log", hint=hint)

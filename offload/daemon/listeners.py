@@ -21,7 +21,6 @@ from contextlib import contextmanager
 from enum import Enum
 from pathlib import Path
 
-from offload.errors import OffloadError
 from offload.settings import ServeSettings
 from seglog.base.errors import Misuse
 from seglog.base.values import dataclass
@@ -29,13 +28,6 @@ from seglog.client.address import SOCKET_FILE, address_in
 
 BACKLOG = 512
 _LOOPBACK = "127.0.0.1"
-
-
-class InvalidAddress(Misuse, OffloadError):
-    address: str
-    reason: str
-    hint: str | None = None
-    message = "cannot listen on {address}: {reason}"
 
 
 class Kind(Enum):
@@ -129,5 +121,5 @@ def _tcp_socket(host: str, port: int, key: str) -> socket.socket:
             raise
     except OSError as error:
         hint = f"choose another serve.{key}, or 0 for any that is free"
-        raise InvalidAddress(f"{host}:{port}", error.strerror or str(error), hint=hint) from error
+        raise Misuse(f"cannot listen on {host}:{port}: {error.strerror or error}", hint=hint) from error
     return opened

@@ -40,7 +40,7 @@ def run(
     """Serve `directory` until a signal stops the daemon.
 
     Once the daemon takes requests, call `on_ready` with its addresses and the name of its event loop. `variables` is
-    the environment, for a reload. Raises `InvalidAddress`, `InvalidSetting`, and the errors of opening the log.
+    the environment, for a reload. Raises `Misuse`, `InvalidSetting`, and the errors of opening the log.
     """
     _run_in_loop(lambda ready: _run(directory, settings, remote, variables, ready), on_ready)
 
@@ -50,7 +50,7 @@ def run_tenants(
 ) -> None:
     """Serve every data directory below `root`, each as a tenant, until a signal stops the daemon.
 
-    `settings` are those of the root, with the section [serve] for the whole daemon. Raises `InvalidAddress`,
+    `settings` are those of the root, with the section [serve] for the whole daemon. Raises `Misuse`,
     `InvalidSetting` and `UnsafeDirectory`. A tenant that does not open raises nothing: the log and the metrics tell it.
     """
     _run_in_loop(lambda ready: _run_tenants(root, settings, variables, ready), on_ready)

@@ -31,7 +31,7 @@ from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
 
 from catalog.format.commit import Codec
-from offload.errors import InvalidBlock
+from offload.errors import ObjectDamaged
 from offload.format.entry import ENTRY
 from seglog.base.values import dataclass
 
@@ -146,16 +146,16 @@ class BlockBuilder:
 
 
 def decode_block_header(header: bytes, key: str, offset: int) -> BlockHeader:
-    """Decode the first 128 bytes of a block at `offset` of the data object `key`. Raises `InvalidBlock`."""
+    """Decode the first 128 bytes of a block at `offset` of the data object `key`. Raises `ObjectDamaged`."""
     if len(header) < BLOCK_HEADER_LENGTH:
-        raise InvalidBlock(key, offset, f"a block header has {BLOCK_HEADER_LENGTH} bytes, here are {len(header)}")
+        raise ObjectDamaged(key, offset, f"a block header has {BLOCK_HEADER_LENGTH} bytes, here are {len(header)}")
     magic, header_length, length, first_entry_id = HEADER.unpack_from(header)
     if magic not in _CODEC_OF:
-        raise InvalidBlock(key, offset, f"0x{magic:08X} is not the magic of a block")
+        raise ObjectDamaged(key, offset, f"0x{magic:08X} is not the magic of a block")
     if header_length != BLOCK_HEADER_LENGTH or length < BLOCK_HEADER_LENGTH:
-        raise InvalidBlock(key, offset, f"impossible lengths: header {header_length}, block {length}")
+        raise ObjectDamaged(key, offset, f"impossible lengths: header {header_length}, block {length}")
     if header[HEADER.size : BLOCK_HEADER_LENGTH] != _ZEROS:
-        raise InvalidBlock(key, offset, "the header's reserved bytes are not zero")
+        raise ObjectDamaged(key, offset, "the header's reserved bytes are not zero")
     return BlockHeader(_CODEC_OF[magic], length, first_entry_id)
 
 

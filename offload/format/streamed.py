@@ -42,7 +42,7 @@ import struct
 from itertools import pairwise
 
 from catalog.format.late import pb, protobuf
-from offload.errors import InvalidBlock, InvalidIndex
+from offload.errors import InvalidIndex, ObjectDamaged
 from offload.format.block import BLOCK_HEADER_LENGTH, BlockRef
 from seglog.base.values import dataclass
 
@@ -102,16 +102,16 @@ def decode_streamed_index(body: bytes, key: str) -> StreamedIndex:
 
 
 def decode_streamed_block_header(header: bytes, key: str, offset: int) -> StreamedBlockHeader:
-    """Decode the first 128 bytes of a block at `offset` of the data object `key`. Raises `InvalidBlock`."""
+    """Decode the first 128 bytes of a block at `offset` of the data object `key`. Raises `ObjectDamaged`."""
     if len(header) < BLOCK_HEADER_LENGTH:
-        raise InvalidBlock(key, offset, f"a block header has {BLOCK_HEADER_LENGTH} bytes, here are {len(header)}")
+        raise ObjectDamaged(key, offset, f"a block header has {BLOCK_HEADER_LENGTH} bytes, here are {len(header)}")
     magic, header_length, length, first_entry_id, ledger_id = BLOCK_HEADER.unpack_from(header)
     if magic != BLOCK_MAGIC:
-        raise InvalidBlock(key, offset, f"0x{magic:08X} is not the magic of a streamed block")
+        raise ObjectDamaged(key, offset, f"0x{magic:08X} is not the magic of a streamed block")
     if header_length != BLOCK_HEADER_LENGTH or length < BLOCK_HEADER_LENGTH:
-        raise InvalidBlock(key, offset, f"impossible lengths: header {header_length}, block {length}")
+        raise ObjectDamaged(key, offset, f"impossible lengths: header {header_length}, block {length}")
     if any(header[BLOCK_HEADER.size : BLOCK_HEADER_LENGTH]):
-        raise InvalidBlock(key, offset, "the header's reserved bytes are not zero")
+        raise ObjectDamaged(key, offset, "the header's reserved bytes are not zero")
     return StreamedBlockHeader(length, first_entry_id, ledger_id)
 
 

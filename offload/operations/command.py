@@ -31,7 +31,7 @@ from dataclasses import field
 from importlib import import_module
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, Protocol, TypeAlias
 
-from offload.errors import InvalidOption, NoRemote, UnsupportedOption
+from offload.errors import InvalidOption, NoRemote
 from offload.operations.listed import SECTIONS
 from offload.operations.listing import COMMANDS as LISTED
 from offload.operations.printing import Printer
@@ -383,12 +383,12 @@ class Command:
         return result_types(self.function)
 
     def arguments(self, given: Mapping[str, Any]) -> dict[str, Any]:
-        """Return a value for every parameter. Raises `UnsupportedOption`, `InvalidOption`."""
+        """Return a value for every parameter. Raises `InvalidOption`."""
         parameters = self.parameters
         given = self._by_own_names(given)
         for name in given:
             if name not in parameters:
-                raise UnsupportedOption(name, map(self.shown_name, parameters.values()))
+                raise InvalidOption.unknown(name, map(self.shown_name, parameters.values()))
         values = {}
         for name, parameter in parameters.items():
             value = given.get(name, parameter.default)

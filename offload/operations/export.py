@@ -26,7 +26,7 @@ from offload.operations.export_directory import (
     sha256_of,
 )
 from offload.operations.export_forms import Form, Sink, check_installed, writer_of
-from offload.operations.export_state import ExportBegun, OtherExport, Source
+from offload.operations.export_state import ExportBegun, Source, other_export
 from offload.operations.results import PartlyDone, problem
 from seglog import Record
 from seglog.base.values import dataclass
@@ -73,7 +73,7 @@ def export(
 ) -> Iterator[ExportBegun | PartExported | Exported]:
     """Yield the state, each file once it is whole, and the total.
 
-    Raises `NotInstalled`, `DirectoryNotEmpty`, `DirectoryInUse`, `OtherExport`, `Corrupt`, `ExportOutdated`, what
+    Raises `NotInstalled`, `DirectoryNotEmpty`, `DirectoryInUse`, `Conflict`, `Corrupt`, `ExportOutdated`, what
     the look-up of the state raises, and `PartlyDone` for another error after the start.
     """
     check_installed(request.form)
@@ -118,7 +118,7 @@ def verify(files: Files, directory: Path, name: str) -> Iterator[WrongPart | Exp
     with opened(files, directory, writes=False) as folder:
         begun = folder.begun
         if begun is None or begun.name != name:
-            raise OtherExport("no topic yet" if begun is None else begun.name, name)
+            raise other_export("no topic yet" if begun is None else begun.name, name)
         wrong = 0
         for part in folder.parts:
             digest = sha256_of(files, directory / part.file)
@@ -158,9 +158,9 @@ def _continue(source: Source, folder: ExportDirectory, begun: ExportBegun, reque
     """Check that the export of an earlier run is the wanted one, and pin its state again."""
     for earlier, now in ((begun.name, request.name), (f"--format {begun.format}", f"--format {request.form}")):
         if earlier != now:
-            raise OtherExport(earlier, now)
+            raise other_export(earlier, now)
     if begun.part_bytes != request.part_bytes:
-        raise OtherExport(f"--part-bytes {begun.part_bytes}", f"--part-bytes {request.part_bytes}")
+        raise other_export(f"--part-bytes {begun.part_bytes}", f"--part-bytes {request.part_bytes}")
     folder.check_sizes()
     source.check_target(begun, request.at)
     if folder.exported is None:

@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
-from offload.errors import ExportOutdated, OffloadError
+from offload.errors import ExportOutdated
 from offload.operations.points import Resolved
 from offload.operations.results import problem
 from seglog import ConcurrentModification, Gap, Record
@@ -36,15 +36,6 @@ _NO_WRITER = frozenset({"DirectoryInUse", "DirectoryNotWritable"})
 _NO_COMMIT = frozenset({"NoRemote", "NotOffloaded", "OutOfWindow"})
 _NO_PIN = frozenset({"NoSuchPin", "PinLost"})
 _NO_POINT = frozenset({"InvalidTarget", "NoSuchTag", "NotOffloaded", "OutOfWindow"})
-
-
-class OtherExport(Conflict, OffloadError):
-    """The directory has an export of `found`, and the command asks for `wanted`."""
-
-    found: str
-    wanted: str
-    message = "the directory has an export of {found}, and this command asks for {wanted}; nothing was changed"
-    hint = "name another directory, or repeat the former command to continue"
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,13 +165,13 @@ class Source:
         raise ExportOutdated(self._name, f"{begun.state} is no longer kept")
 
     def check_target(self, begun: ExportBegun, at: str | None) -> None:
-        """Raise `OtherExport` if `at` is given, and does not mean the state of the earlier run."""
+        """Raise `Conflict` if `at` is given, and does not mean the state of the earlier run."""
         if at is None or at == begun.target:
             return
         state = self._resolved(at, pins=False)
         if not _is_same(state, begun) or state.seq != begun.seq:
             cut = "" if state.seq is None else f" up to seq {state.seq}"
-            raise OtherExport(f"{begun.name} at {begun.state}", f"{at}, which is lsn {state.lsn}{cut}")
+            raise other_export(f"{begun.name} at {begun.state}", f"{at}, which is lsn {state.lsn}{cut}")
 
     def records(self, begun: ExportBegun, first_seq: int) -> Iterator[tuple[Record, ...]]:
         """Yield the records of the state from `first_seq` on. Raises `ExportOutdated` if the log has lost some."""
@@ -286,3 +277,9 @@ class Source:
 
 def _is_same(state: Resolved, begun: ExportBegun) -> bool:
     return (state.volume, state.lsn, state.hash) == (begun.volume, begun.lsn, begun.hash)
+
+
+def other_export(found: str, wanted: str) -> Conflict:
+    """Return the error of a directory with an export of `found`, if the command asks for `wanted`."""
+    text = f"the directory has an export of {found}, and this command asks for {wanted}; nothing was changed"
+    return Conflict(text, hint="name another directory, or repeat the former command to continue")

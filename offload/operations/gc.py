@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import field
 from typing import TYPE_CHECKING, Annotated, Any
 
-from offload.errors import Misuse, VolumesBlocked
+from offload.errors import Misuse, blocked_volumes
 from offload.moment import Moment
 from offload.operations.command import About, Command, Directory, always, dry
 from offload.operations.printing import counted, format_bytes, lines, parse_span_ms
@@ -111,7 +111,7 @@ def gc(
     yield from map(_kept, report.kept)
     yield from _outcomes(report, dry_run=dry_run)
     if report.blocked:
-        raise VolumesBlocked(len(report.blocked))
+        raise blocked_volumes(len(report.blocked))
 
 
 def _parse_retained(option: str, text: str | None) -> int | None:
@@ -270,7 +270,7 @@ def _keys(page: Iterable[Garbage]) -> Iterator[PlannedKey]:
 
 def _check_blocked(report: GcReport) -> None:
     if report.blocked:
-        raise VolumesBlocked(len(report.blocked))
+        raise blocked_volumes(len(report.blocked))
 
 
 _FINDINGS = {

@@ -22,7 +22,7 @@ from operator import attrgetter
 from catalog.errors import InvalidObject
 from catalog.format.keys import Key
 from catalog.objects.base import ObjectStore
-from offload.errors import InvalidBlock
+from offload.errors import ObjectDamaged
 from offload.format.block import BLOCK_HEADER_LENGTH, PADDING, decode_block_header
 from offload.format.codec import decode_chunk
 from offload.format.entry import ENTRY
@@ -103,7 +103,7 @@ class OffloadedLedgers:
     def entries(self, first: int = 0, last: int | None = None) -> Iterator[LedgerEntry]:
         """Yield the entries of each ledger with `first <= entry id <= last`, ascending.
 
-        Raises `InvalidBlock`, `InvalidChunk`, and what the store raises.
+        Raises `ObjectDamaged`, `InvalidChunk`, and what the store raises.
         """
         if self._segment is not None:
             yield from self._own_entries(self._segment, first, last)
@@ -129,7 +129,7 @@ class OffloadedLedgers:
             if last is not None and block.first_entry_id > last:
                 return
             if block.first_entry_id != expected:
-                raise InvalidBlock(
+                raise ObjectDamaged(
                     self._key, block.offset, f"it begins with entry {block.first_entry_id}, not {expected}"
                 )
             for entry in self._block_entries(window, ledger, block):
@@ -139,7 +139,7 @@ class OffloadedLedgers:
                 if entry.entry_id >= first:
                     yield entry
         if ledger.last_entry_id is not None and expected <= ledger.last_entry_id:
-            raise InvalidBlock(
+            raise ObjectDamaged(
                 self._key,
                 self._data_length,
                 f"it ends before entry {expected} of {ledger.last_entry_id}: Pulsar cuts a ledger, without an error, "
@@ -155,21 +155,21 @@ class OffloadedLedgers:
             head = window.at(position, min(ENTRY.size, end - position))
             if head[:1] == PADDING[:1]:
                 if head[: len(PADDING)] != PADDING[: len(head)]:
-                    raise InvalidBlock(self._key, position, "neither an entry nor padding")
+                    raise ObjectDamaged(self._key, position, "neither an entry nor padding")
                 return
             if len(head) < ENTRY.size:
-                raise InvalidBlock(self._key, position, "its last entry is cut")
+                raise ObjectDamaged(self._key, position, "its last entry is cut")
             length, entry_id = ENTRY.unpack(head)
             if position + ENTRY.size + length > end:
-                raise InvalidBlock(self._key, position, f"an entry of {length} bytes goes beyond its block")
+                raise ObjectDamaged(self._key, position, f"an entry of {length} bytes goes beyond its block")
             if entry_id != expected:
-                raise InvalidBlock(self._key, position, f"entry {entry_id} where {expected} must be")
+                raise ObjectDamaged(self._key, position, f"entry {entry_id} where {expected} must be")
             yield LedgerEntry(ledger.ledger_id, entry_id, window.at(position + ENTRY.size, length))
             position += ENTRY.size + length
             expected += 1
 
     def _check_header(self, window: _Window, ledger: _Ledger, block: _Block) -> None:
-        """Raise `InvalidBlock` if the block's header does not agree with the index object."""
+        """Raise `ObjectDamaged` if the block's header does not agree with the index object."""
         header = window.at(block.offset, BLOCK_HEADER_LENGTH)
         length: int
         if ledger.ledger_id is None:
@@ -179,14 +179,14 @@ class OffloadedLedgers:
             streamed = decode_streamed_block_header(header, self._key, block.offset)
             length, first_entry_id, ledger_id = streamed.length, streamed.first_entry_id, streamed.ledger_id
         if (first_entry_id, ledger_id) != (block.first_entry_id, ledger.ledger_id):
-            raise InvalidBlock(
+            raise ObjectDamaged(
                 self._key,
                 block.offset,
                 f"its header is of entry {first_entry_id} of ledger {ledger_id}, "
                 f"the index object's of entry {block.first_entry_id} of {ledger.ledger_id}",
             )
         if block.offset + length != block.end:
-            raise InvalidBlock(
+            raise ObjectDamaged(
                 self._key, block.offset, f"a block of {length} bytes where {block.end - block.offset} are"
             )
 
@@ -208,7 +208,7 @@ class _Window:
             try:
                 self._body = self._store.get_range(self._key, offset, size_bytes)
             except InvalidObject as error:
-                raise InvalidBlock(self._key, offset, f"the object is shorter than its index says: {error}") from error
+                raise ObjectDamaged(self._key, offset, f"the object is shorter than its index says: {error}") from error
             self._start, inside = offset, 0
         return self._body[inside : inside + length]
 

@@ -10,7 +10,7 @@ from catalog import Handle
 from catalog.errors import NoSuchBranch
 from catalog.format import keys
 from catalog.objects.base import Forward, is_behind_proxy
-from offload.errors import TopicFollowed
+from offload.errors import Conflict
 from offload.format.topic_config import config_of
 from offload.handles import split_name
 from offload.replication.replica import SyncState
@@ -216,18 +216,21 @@ class ReplicationService(Owned):
 
     @checked
     def check_not_followed(self, name: str) -> None:
-        """Raise `TopicFollowed` if this directory follows the name and does not write it.
+        """Raise `Conflict` if this directory follows the name and does not write it.
 
         So does a proxy for a name that its remote has and its log lacks. It asks the remote, and raises what the store
         raises.
         """
         if self._replicas.is_replica(name) or self._is_of_remote(name):
             if self._context.takes_over:
-                raise TopicFollowed(name)
+                then = f"`seglog takeover {name}` makes this directory its writer"
+                hint = f"{then}, as the next `seglog append {name}` does. It stops another writer"
+                text = f"this directory follows {name}, and does not write it; nothing was changed"
+                raise Conflict(text, hint=hint)
             from offload.replication.takeover import refusal_of_proxy
 
             refusal = refusal_of_proxy(name, is_new=False)
-            raise TopicFollowed.told(str(refusal), refusal.hint, {"name": name})
+            raise Conflict(str(refusal), hint=refusal.hint)
 
     @checked
     def config(self, name: str) -> TopicConfig:

@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from offload.errors import InvalidOption, UnsupportedOption
+from offload.errors import InvalidOption
 
 NUMBER = re.compile(r"[1-9][0-9]{0,19}", re.ASCII)
 INT64_MAX = 2**63 - 1
@@ -41,7 +41,7 @@ def named(
 ) -> dict[str, str]:
     """Return the options by their own names. An alias keeps its name, for its form may differ.
 
-    `elsewhere` has options of other calls, and the name of the call that takes each. Raises `UnsupportedOption` for
+    `elsewhere` has options of other calls, and the name of the call that takes each. Raises `InvalidOption` for
     them, and for unknown ones. A table of Spark's catalog comes with its properties, among them the provider.
     """
     is_table = given.get("provider") == "seglog"
@@ -54,7 +54,7 @@ def named(
             continue
         if own is None:
             other = others.get(name.lower(), name)
-            raise UnsupportedOption(other, known, elsewhere.get(other))
+            raise InvalidOption.unknown(other, known, elsewhere.get(other))
         if not isinstance(value, str):
             raise InvalidOption(own, f"{value!r} is not a text")
         found[own] = value

@@ -187,7 +187,7 @@ class ReadOptions:
 
 
 def parse_options(given: Mapping[str, str]) -> ReadOptions:
-    """Return the options in `given`. Raises `UnsupportedOption` and `InvalidOption`."""
+    """Return the options in `given`. Raises `InvalidOption`."""
     texts = named(given, KNOWN_OPTIONS, _ALIASES, dict.fromkeys(STREAM_ONLY, "readStream"))
     return read_options(OptionTexts(texts), _start)
 

@@ -30,7 +30,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-from offload.errors import InvalidOption, UnsupportedOption
+from offload.errors import InvalidOption
 from offload.spark.option_texts import INT64_MAX, NUMBER, OptionTexts, named
 from offload.spark.options import (
     EARLIEST,
@@ -71,7 +71,7 @@ class StreamOptions:
 
 
 def parse_stream_options(given: Mapping[str, str]) -> StreamOptions:
-    """Return the options of a stream in `given`. Raises `UnsupportedOption` and `InvalidOption`."""
+    """Return the options of a stream in `given`. Raises `InvalidOption`."""
     found = OptionTexts(named(given, STREAM_OPTIONS, _ALIASES, dict.fromkeys(_READ_ONLY, "read")))
     limit = "maxOffsetsPerTrigger" if found.has("maxOffsetsPerTrigger") else "maxRecordsPerTrigger"
     return StreamOptions(
@@ -85,16 +85,16 @@ def parse_stream_options(given: Mapping[str, str]) -> StreamOptions:
 def parse_any_options(given: Mapping[str, str]) -> ReadOptions:
     """Return the options of a load that may become a read or a stream, because Spark does not tell which.
 
-    Raises `UnsupportedOption` and `InvalidOption` if they fit neither.
+    Raises `InvalidOption` if they fit neither.
     """
     if {name.lower() for name in given} & {name.lower() for name in STREAM_ONLY}:
         return parse_stream_options(given).read
     try:
         return parse_options(given)
-    except (InvalidOption, UnsupportedOption) as refusal:
+    except InvalidOption as refusal:
         try:
             return parse_stream_options(given).read
-        except (InvalidOption, UnsupportedOption):
+        except InvalidOption:
             raise refusal from None
 
 

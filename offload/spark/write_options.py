@@ -19,7 +19,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 
-from offload.errors import InvalidOption, UnsupportedOption
+from offload.errors import InvalidOption
 from offload.load import LoadRequest
 from offload.settings import CODEC_NAMES
 from offload.spark.option_texts import OptionTexts
@@ -32,14 +32,14 @@ _LONGEST_KEY = 256
 
 
 def parse_write_options(given: Mapping[str, str]) -> tuple[str, LoadRequest]:
-    """Return the remote and the request. Raises `UnsupportedOption` and `InvalidOption`."""
+    """Return the remote and the request. Raises `InvalidOption`."""
     known = {name.lower(): name for name in (*_WRITE_OPTIONS, _ROWS, _MUST_EXIST)}
     texts: dict[str, str] = {}
     for name, value in given.items():
         if name.lower() in _OF_SPARK:
             continue
         if name.lower() not in known:
-            raise UnsupportedOption(name, _WRITE_OPTIONS)
+            raise InvalidOption.unknown(name, _WRITE_OPTIONS)
         texts[known[name.lower()]] = value
     found = OptionTexts(texts)
     url = found.required("path", 'save("s3://bucket/prefix")')

@@ -49,7 +49,7 @@ class GrantedCredentials:
 def access_of(settings: Settings, url: str | None) -> TenantAccess | None:
     """Return the access of a data directory whose remote is `url`; None if it has no role, or no remote in S3.
 
-    Raises `InvalidSetting`, `InvalidTenant`, `InvalidArgument` and `PolicyTooLong`.
+    Raises `InvalidSetting`, `InvalidTenant`, `InvalidArgument` and `Misuse`.
     """
     tenant = settings.tenant
     parts = split_remote(url or "")
@@ -82,7 +82,7 @@ def policy_text(
 ) -> str:
     """Return the session policy of a tenant's role.
 
-    Raises `PolicyTooLong` beyond 2,048 characters, and the errors of `tenant_policy`.
+    Raises `Misuse` beyond 2,048 characters, and the errors of `tenant_policy`.
     """
     return compact(tenant_policy(tenant, role, bucket, base, kms_key, partition=partition))
 

@@ -12,7 +12,7 @@ import pytest
 
 from catalog.format import keys
 from catalog.objects.base import ObjectStore
-from offload.errors import InvalidBlock
+from offload.errors import ObjectDamaged
 from offload.read.inspection import inspect_bytes
 from offload.read.ledger import OffloadedLedgers, open_ledgers
 from offload.settings import MIN_BLOCK_SIZE
@@ -84,7 +84,7 @@ def test_a_block_that_it_streamed_beyond_the_length_it_says_is_told(
     ledger = Ledger(21, 0, 280, 50)
     found = opened(store, judge.ask("stream", bucket, uuid.uuid4(), ledger.length // 4, ledger))
     read = []
-    with pytest.raises(InvalidBlock) as raised:
+    with pytest.raises(ObjectDamaged) as raised:
         read.extend((entry.entry_id, entry.data) for entry in found.entries())
     assert read == ledger.entries()[: len(read)]
     assert 0 < raised.value.offset < ledger.length
@@ -97,7 +97,7 @@ def test_a_ledger_that_it_cut_at_an_entry_larger_than_a_block_is_told(
     assert ledger.size_of(6) > MIN_BLOCK_SIZE
     found = opened(store, judge.ask("offload", bucket, uuid.uuid4(), MIN_BLOCK_SIZE, ledger))
     read = []
-    with pytest.raises(InvalidBlock, match="it ends before entry 6 of 9"):
+    with pytest.raises(ObjectDamaged, match="it ends before entry 6 of 9"):
         read.extend((entry.entry_id, entry.data) for entry in found.entries())
     assert read == ledger.entries()[:6]
 

@@ -25,7 +25,7 @@ from dataclasses import replace
 from typing import NamedTuple, Protocol
 
 from offload.daemon.http.parameters import yes
-from offload.errors import InvalidInput, InvalidOption, Refused, TooManyRecords
+from offload.errors import InvalidInput, InvalidOption, Refused, too_many_records
 from offload.operations.lines import Batch, json_batches
 from offload.settings import RECORD_ROOM_BYTES
 from seglog import RecordTooLarge
@@ -84,12 +84,12 @@ def form_of(content_type: str, query: Mapping[str, str]) -> BodyForm:
 def batches_of(form: BodyForm, text: bytes, longest: int, skipped: int = 0, *, most: int | None = None) -> list[Batch]:
     """Return the batches of a body, or of a part of it behind `skipped` records or lines.
 
-    Raises `InvalidInput`, `RecordTooLarge` for a value of more than `longest` bytes, and `TooManyRecords` for more than
+    Raises `InvalidInput`, `RecordTooLarge` for a value of more than `longest` bytes, and `Refused` for more than
     `most` records or lines.
     """
     has_lines = form.kind in {_JSON_LINES_TYPE, LINES_TYPE}
     if most is not None and has_lines and text.count(b"\n") > most:
-        raise TooManyRecords(most)
+        raise too_many_records(most)
     if form.kind == _JSON_LINES_TYPE:
         found = list(json_batches(io.BytesIO(text), form.tag, form.node, skipped=skipped))
     else:
@@ -157,7 +157,7 @@ class PartReader:
         return self._taken(size_bytes) if size_bytes else Part([], 0)
 
     def end(self) -> Part:
-        """Return the last part. Raises `InvalidInput`, `RecordTooLarge` and `TooManyRecords`."""
+        """Return the last part. Raises `InvalidInput`, `RecordTooLarge` and `Refused`."""
         return self._taken(len(self._held))
 
     def _taken(self, size_bytes: int) -> Part:
@@ -168,7 +168,7 @@ class PartReader:
         is_json = self._form.kind == _JSON_LINES_TYPE
         self._done += text.count(b"\n") if is_json else sum(len(batch.values) for batch in found)
         if self._most is not None and self._done > self._most:
-            raise TooManyRecords(self._most)
+            raise too_many_records(self._most)
         return Part([*_in_small(found)], len(text))
 
 
@@ -239,7 +239,7 @@ class _Lines:
 def decode_values(body: bytes, skipped: int = 0, most: int | None = None) -> list[bytes]:
     """Return the values of a body. The caller has taken `skipped` values before.
 
-    Raises `InvalidInput` with the number of the value that is cut off, and `TooManyRecords` if there are more than
+    Raises `InvalidInput` with the number of the value that is cut off, and `Refused` if there are more than
     `most`.
     """
     values: list[bytes] = []
@@ -247,7 +247,7 @@ def decode_values(body: bytes, skipped: int = 0, most: int | None = None) -> lis
     end_count = size_bytes if most is None else most  # a value has four bytes at least
     while offset < size_bytes:
         if len(values) >= end_count:
-            raise TooManyRecords(end_count)
+            raise too_many_records(end_count)
         end = offset + 4
         behind = end + unpack_from(body, offset)[0] if end <= size_bytes else end
         if behind > size_bytes:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import json
 import logging
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator
 from typing import Any
 
 from starlette.requests import Request
@@ -21,7 +21,7 @@ from offload.daemon.problems import line_of
 from offload.daemon.revocation import keep_open
 from offload.daemon.service import Service
 from offload.daemon.streams.reserved import check_command_on
-from offload.errors import Misuse, OffloadError, Stopping
+from offload.errors import Misuse, Stopping
 from offload.operations.command import COMMANDS, LINES_HEADER, SHOWN_TYPE, Command
 from offload.rights import Role, rights_of
 from seglog.base.errors import Missing
@@ -29,15 +29,6 @@ from seglog.base.errors import Missing
 _log = logging.getLogger("seglog.daemon")
 _JSON_LINES_TYPE = "application/x-ndjson"
 _HINT = 'send the arguments and options of the command as an object, such as {"topic": "orders"}'
-
-
-class NoSuchCommand(Missing, OffloadError):
-    """The daemon has no such command. `like` are the names of commands that resemble it."""
-
-    def __init__(self, command: str, like: Sequence[str]) -> None:
-        hint = f"did you mean {' or '.join(like)}?" if like else "GET /openapi.json has the commands"
-        self._tell(f"there is no command {command[:100]}", hint=hint)
-        self.command = command
 
 
 def command_routes(service: Service) -> list[RoledRoute]:
@@ -54,7 +45,9 @@ class _Commands:
         path = request.path_params["command"]
         command = COMMANDS.get(path)
         if command is None:
-            raise NoSuchCommand(path, difflib.get_close_matches(path, COMMANDS))
+            like = " or ".join(difflib.get_close_matches(path, COMMANDS))
+            hint = f"did you mean {like}?" if like else "GET /openapi.json has the commands"
+            raise Missing(f"there is no command {path[:100]}", hint=hint)
         query_of(request)
         given = await json_of(request, _HINT)
         if "topic" in request.path_params:

@@ -10,7 +10,7 @@ from urllib.parse import parse_qsl
 
 from starlette.requests import Request
 
-from offload.errors import InvalidOption, Misuse, UnsupportedOption
+from offload.errors import InvalidOption, Misuse
 from seglog.base.arguments import WHOLE_MAX
 
 _NO_OBJECT = "the body is not a JSON object"
@@ -21,7 +21,7 @@ _JSON_NAMES = {list: "array", str: "text", bool: "boolean", int: "number", float
 def query_of(request: Request, known: Set[str] = frozenset(), several: Set[str] = frozenset()) -> Mapping[str, str]:
     """Return the query. Of the names in `several`, which may be given several times, it has the last value.
 
-    Raises `UnsupportedOption` for a name that is not known, and `InvalidOption` for a name that is given twice, or a
+    Raises `InvalidOption` for a name that is not known, and `InvalidOption` for a name that is given twice, or a
     text that is no UTF-8.
     """
     raw: bytes = request.scope["query_string"]
@@ -30,7 +30,7 @@ def query_of(request: Request, known: Set[str] = frozenset(), several: Set[str] 
     found: dict[str, str] = {}
     for name, text in parse_qsl(raw.decode("latin-1"), keep_blank_values=True, errors="surrogateescape"):
         if name not in known:
-            raise UnsupportedOption(name.encode(errors="replace").decode(), known)
+            raise InvalidOption.unknown(name.encode(errors="replace").decode(), known)
         if name in found and name not in several:
             raise InvalidOption(name, "is given twice", hint="give it once")
         if not _is_text(text):

@@ -90,7 +90,7 @@ class RangeQuery:
 
     @classmethod
     def of(cls, request: Request) -> RangeQuery:
-        """Return the query. Raises `UnsupportedOption`, `InvalidOption`."""
+        """Return the query. Raises `InvalidOption`."""
         query = query_of(request, READ_QUERY, _SEVERAL)
         excluded = frozenset(request.query_params.getlist("exclude_node"))
         found = cls(

@@ -13,7 +13,7 @@ from offload.daemon.http.parameters import json_of, query_of
 from offload.daemon.service import Service
 from offload.daemon.streams.reserved import check_open
 from offload.daemon.threads import in_threads
-from offload.errors import InvalidOption, UnsupportedOption
+from offload.errors import InvalidOption
 from offload.operations.command import COMMANDS
 from offload.replica_topic import ReplicaTopic
 from offload.rights import Rights, Role, rights_of
@@ -85,7 +85,7 @@ class _Topics:
         name, given = request.path_params["topic"], await json_of(request, 'send an object, such as {"seq": 7}')
         for key in given:
             if key not in _TRUNCATE_KEYS:
-                raise UnsupportedOption(key, _TRUNCATE_KEYS)
+                raise InvalidOption.unknown(key, _TRUNCATE_KEYS)
         seq = given.pop("seq", None)
         if type(seq) is not int or not 0 <= seq <= WHOLE_MAX:
             raise InvalidOption("seq", "must be a whole number: the first seq to remove")

@@ -79,7 +79,7 @@ async def write(
 
 
 async def records_of(service: Service, content_type: str, body: bytes) -> list[bytes]:
-    """Return the records of a body. Raise `InvalidStreamRequest` and `TooManyRecords`."""
+    """Return the records of a body. Raise `InvalidStreamRequest` and `Refused`."""
     arguments = content_type, body, service.settings.max_body_records
     # The decoding of a MiB of messages takes up to a second. In the event loop it would delay every other answer.
     is_short = len(body) <= SHORT_BYTES or not is_json(content_type)

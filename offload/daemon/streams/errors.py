@@ -1,12 +1,11 @@
 """The errors of streams. Each has the status and the headers of its answer.
 
 Refused
-└── StreamRefused              what no other class tells, such as 501 for a fork without a remote
+└── StreamRefused              what no other class tells: 403 for a lower epoch, 501 for a fork without a remote
     ├── InvalidStreamRequest   400   the path, a header, the query or the body
     ├── NoSuchStream           404
     ├── StreamExists           409   with another configuration, or as a topic that is no stream
-    ├── StreamGone             410   deleted, but forks need it
-    └── OffsetGone             410   a truncation took the record before it
+    └── StreamGone             410   deleted, but forks need it
 """
 
 from __future__ import annotations
@@ -46,6 +45,5 @@ class StreamGone(StreamRefused):
         super().__init__(410, f"the stream {path} was deleted, and forks still need its records")
 
 
-class OffsetGone(StreamRefused):
-    def __init__(self, offset: str) -> None:
-        super().__init__(410, f"the record before {offset} was truncated", hint="read from -1")
+def offset_gone(offset: str) -> StreamRefused:
+    return StreamRefused(410, f"the record before {offset} was truncated", hint="read from -1")

@@ -20,7 +20,7 @@ from collections.abc import Iterator, Sequence
 from typing import NoReturn
 
 from offload.daemon.streams.errors import InvalidStreamRequest
-from offload.errors import TooManyRecords
+from offload.errors import too_many_records
 
 _SPACE = re.compile(r"[ \t\n\r]*")
 _LINE_END = re.compile(rb"\r\n|\n|\r")
@@ -43,7 +43,7 @@ def is_binary(content_type: str) -> bool:
 def messages(content_type: str, body: bytes, most: int) -> list[bytes]:
     """Return the records of a body.
 
-    In JSON mode, raise `InvalidStreamRequest` for a body that is no JSON, and `TooManyRecords` for more than `most`.
+    In JSON mode, raise `InvalidStreamRequest` for a body that is no JSON, and `Refused` for more than `most`.
     """
     if not body:
         return []
@@ -94,7 +94,7 @@ def _elements(text: str, most: int) -> Iterator[str]:
     elements: list[str] = []
     while True:
         if len(elements) == most:
-            raise TooManyRecords(most)
+            raise too_many_records(most)
         end = _value_end(text, at)
         elements.append(text[at:end])
         at = _after_space(text, end)

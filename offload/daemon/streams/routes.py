@@ -24,7 +24,7 @@ from offload.daemon.places import become_follower
 from offload.daemon.problems import answer_of
 from offload.daemon.service import Service
 from offload.daemon.streams.appends import append
-from offload.daemon.streams.errors import OffsetGone, StreamRefused
+from offload.daemon.streams.errors import StreamRefused, offset_gone
 from offload.daemon.streams.live import Live
 from offload.daemon.streams.messages import control_event, data_event, is_binary, joined
 from offload.daemon.streams.reads import Piece, is_news, next_piece, read_piece
@@ -136,7 +136,7 @@ class _Routes:
         if live.is_gone:
             live = await self._streams.find(live.entry.path)
         if piece is None or live.is_cut(epoch, after):
-            raise OffsetGone(parsed.offset)
+            raise offset_gone(parsed.offset)
         headers = _piece_headers(live, after, piece, cursor=self._cursor(parsed), is_now=not piece.values)
         if piece.values:
             return _piece_response(live, piece, headers, parsed.etags)

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields, replace
 from typing import Any
 
-from offload.errors import DamageFound, InvalidOption, VolumesBlocked
+from offload.errors import DamageFound, InvalidOption, blocked_volumes
 from offload.moment import Moment
 from offload.spark.jobs.compaction import compact
 from offload.spark.jobs.gc_plan import GcPlanResult, plan_gc
@@ -59,11 +59,11 @@ def main(words: Sequence[str] | None = None, spark: Any = None) -> int:
 
 
 def _check(result: Any, remote: str) -> None:
-    """Raise `DamageFound` or `VolumesBlocked` if the job found damage."""
+    """Raise an error if the job found damage."""
     if isinstance(result, VerifyResult) and result.findings:
         raise DamageFound(len(result.findings), remote, "keep the objects, and compare with a backup or a replica")
     if isinstance(result, GcPlanResult) and result.blocked:
-        raise VolumesBlocked(result.blocked)
+        raise blocked_volumes(result.blocked)
 
 
 def _refuse_role(variables: Mapping[str, str]) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from catalog.errors import CatalogError, InvalidArgument, InvalidTenant, PolicyTooLong
+from catalog.errors import CatalogError, InvalidArgument, InvalidTenant, Misuse
 from catalog.tenants.policies import (
     RIGHTS,
     Condition,
@@ -202,7 +202,7 @@ def test_a_session_policy_has_at_most_2048_characters() -> None:
     assert json.loads(compact(longest)) == {**longest, "Statement": nameless}
     assert len(compact(tenant_policy("acme", TenantRole.ADMIN, "archive", kms_key=KEY))) < 900
     long = [Condition("IpAddress", "aws:SourceIp", tuple(f"10.0.{n}.0/24" for n in range(80)))]
-    with pytest.raises(PolicyTooLong, match="2048") as caught:
+    with pytest.raises(Misuse, match="2048") as caught:
         compact(tenant_policy("acme", TenantRole.ADMIN, "archive", conditions=long))
     assert caught.value.exit_code == 2
 

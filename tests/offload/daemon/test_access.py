@@ -14,7 +14,7 @@ import pytest
 
 import seglog
 from offload.daemon.access import Access
-from offload.daemon.listeners import InvalidAddress
+from offload.errors import Misuse
 from offload.rights import Role, token_line
 from offload.settings import ServeSettings
 from tests.certificates import certificate
@@ -194,7 +194,7 @@ def test_a_token_file_that_others_may_write_is_refused(tmp_path: Path, caplog: p
     settings = ServeSettings(token_file=str(path))
     for mode in (0o620, 0o602, 0o666):
         path.chmod(mode)
-        with pytest.raises(InvalidAddress, match="others may write the token file") as caught:
+        with pytest.raises(Misuse, match="others may write the token file") as caught:
             Access(settings)
         assert caught.value.hint == f"chmod 600 {path}"
     path.chmod(0o640)

@@ -19,7 +19,7 @@ from offload.daemon.http.bodies import (
     joined,
     whole_part,
 )
-from offload.errors import InvalidInput, InvalidOption, Refused, TooManyRecords
+from offload.errors import InvalidInput, InvalidOption, Refused
 from seglog import RecordTooLarge
 from seglog.client.bodies import LINES_TYPE, VALUES_TYPE, encode_values
 from tests.work import seed_of
@@ -166,5 +166,5 @@ def test_a_line_without_a_line_feed_is_refused() -> None:
 
 def test_a_body_has_a_bounded_number_of_values() -> None:
     assert decode_values(bytes(4 * 10), most=10) == [b""] * 10
-    with pytest.raises(TooManyRecords, match="at most 10 records"):
+    with pytest.raises(Refused, match="at most 10 records"):
         decode_values(bytes(4 * 10) + b"\xff\xff\xff\xff", most=10)

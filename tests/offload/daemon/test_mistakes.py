@@ -21,7 +21,7 @@ def test_a_mistake_of_a_client_is_one_info_line_with_the_id_of_its_request(tmp_p
         assert [len(lines) for lines in told] == [1, 1, 0, 1]
         assert "a client's mistake: NoSuchTopic" in told[0][0]
         assert "/topics/none/records" in told[0][0]
-        assert "a client's mistake: UnsupportedOption" in told[1][0]
+        assert "a client's mistake: InvalidOption" in told[1][0]
         assert "a client's mistake: Refused host" in told[3][0]
         assert not [line for line in daemon.lines if "secret" in line or "Traceback" in line]
 

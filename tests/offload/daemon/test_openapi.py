@@ -74,7 +74,7 @@ def test_an_operation_without_a_query_takes_none(daemon: ServedDirectory) -> Non
             continue
         place = path.replace("{topic}", "t").replace("{seq}", "1")
         status, answer, _ = daemon.ask(method.upper(), f"{place}?no_such=1", b"{}" if method == "post" else None)
-        assert (status, json.loads(answer)["title"]) == (400, "UnsupportedOption"), place
+        assert (status, json.loads(answer)["title"]) == (400, "InvalidOption"), place
         assert "no_such" in json.loads(answer)["detail"]
 
 

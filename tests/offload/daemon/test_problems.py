@@ -25,7 +25,7 @@ from seglog.client.answers import error_of, error_of_line
 from seglog.client.connections import Answer, Request
 
 #: What only a daemon refuses. A client gets a `DaemonError` with its title and its status.
-_OF_A_DAEMON = {"BodyBroken", "Busy", "NotAllowed", "Refused", "Stopping", "TooManyRecords"}
+_OF_A_DAEMON = {"BodyBroken", "Busy", "NotAllowed", "Refused", "Stopping"}
 _ASK = Request("GET", "/")
 #: Fields that the answer of some error needs beside its text.
 _NUMBERS = (

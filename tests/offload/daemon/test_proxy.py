@@ -478,7 +478,7 @@ def test_a_proxy_begins_no_topic_by_an_append_and_makes_none_that_the_remote_has
             assert (status, json.loads(report)["title"]) == (409, "WrittenElsewhere")
             assert f"seglog topic create {name}" in report
         status, report = tell("/topics/orders/rpc/topic/create")
-        assert (status, json.loads(report)["title"]) == (409, "TopicFollowed")
+        assert (status, json.loads(report)["title"]) == (409, "Conflict")
         assert "seglog append" not in report  # no append takes it over here
         assert json.loads(proxy.ask("/topics", None)[2])["topics"] == []
         assert tell("/topics/new/rpc/topic/create")[0] == 200

@@ -124,7 +124,7 @@ def test_a_body_that_is_no_object_gets_the_hint_of_its_route(daemon: ServedDirec
 
 def test_an_unknown_command_is_missing_and_its_likes_are_named(daemon: ServedDirectory) -> None:
     problem = problem_of(daemon, "/rpc/brnch/list", b"")
-    assert (problem["status"], problem["title"]) == (404, "NoSuchCommand")
+    assert (problem["status"], problem["title"]) == (404, "Missing")
     assert "branch/list" in problem["hint"]
     assert problem_of(daemon, "/rpc/xyzzy", b"")["hint"] == "GET /openapi.json has the commands"
 

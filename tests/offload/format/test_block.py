@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from catalog.format.commit import Codec
-from offload.errors import InvalidBlock
+from offload.errors import ObjectDamaged
 from offload.format.block import (
     BLOCK_HEADER_LENGTH,
     HEADER,
@@ -56,7 +56,7 @@ def test_a_flipped_bit_in_a_header_is_found_but_where_it_makes_another_length_or
         for bit in range(8):
             damaged = bytearray(block)
             damaged[position] ^= 1 << bit
-            with pytest.raises(InvalidBlock) as found:
+            with pytest.raises(ObjectDamaged) as found:
                 decode_block_header(bytes(damaged), "k", 4096)
             assert (found.value.key, found.value.offset) == ("k", 4096)
 
@@ -64,13 +64,13 @@ def test_a_flipped_bit_in_a_header_is_found_but_where_it_makes_another_length_or
 def test_every_truncation_of_a_header_is_found():
     block = encode_block(Codec.NONE, 0, [], None)
     for length in range(BLOCK_HEADER_LENGTH):
-        with pytest.raises(InvalidBlock, match=f"here are {length}"):
+        with pytest.raises(ObjectDamaged, match=f"here are {length}"):
             decode_block_header(block[:length], "k", 0)
 
 
 @given(st.binary(max_size=200))
 def test_random_bytes_are_no_header(body):
-    with pytest.raises(InvalidBlock):
+    with pytest.raises(ObjectDamaged):
         decode_block_header(body, "k", 0)
 
 

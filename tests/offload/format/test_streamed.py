@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from offload.errors import InvalidBlock, InvalidIndex
+from offload.errors import InvalidIndex, ObjectDamaged
 from offload.format.block import BlockRef
 from offload.format.streamed import (
     BLOCK_HEADER,
@@ -87,7 +87,7 @@ def test_a_block_header_comes_back():
     for at in (*range(12), *range(36, 128)):
         flipped = bytearray(header)
         flipped[at] ^= 0x80
-        with pytest.raises(InvalidBlock):
+        with pytest.raises(ObjectDamaged):
             decode_streamed_block_header(bytes(flipped), "k", 0)
-    with pytest.raises(InvalidBlock, match="here are 127"):
+    with pytest.raises(ObjectDamaged, match="here are 127"):
         decode_streamed_block_header(header[:-1], "k", 0)

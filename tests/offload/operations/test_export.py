@@ -22,10 +22,10 @@ from offload.operations.export import ExportRequest, ExportVerified
 from offload.operations.export_directory import MANIFEST, Exported
 from offload.operations.export_directory import opened as opened_export
 from offload.operations.export_forms import Form
-from offload.operations.export_state import ExportBegun, OtherExport, Source
+from offload.operations.export_state import ExportBegun, Source
 from offload.operations.results import PartlyDone
 from seglog import Log, NotInstalled, OsFiles, TopicConfig
-from seglog.errors import Corrupt, DirectoryInUse
+from seglog.errors import Conflict, Corrupt, DirectoryInUse
 from seglog.files.port import Files
 from tests.faults.files import CrashingFiles, FailingFiles, SimulatedCrash, UnsyncedFiles
 from tests.faults.store import Fault, FaultyStore, unreachable
@@ -298,7 +298,7 @@ def test_an_export_of_something_else_is_refused_by_name(calls: Calls, archive: A
         (ExportRequest("t", "lsn:1", Form.RAW, 60), "t at lsn 2, and this command asks for lsn:1, which is lsn 1"),
         (ExportRequest("t", "seq:7", Form.RAW, 60), "which is lsn 1 up to seq 7"),
     ):
-        with pytest.raises(OtherExport, match=told):
+        with pytest.raises(Conflict, match=told):
             calls.run(tmp_path / "out", wanted)
         assert _contents(tmp_path / "out") == before
     calls.run(tmp_path / "out", ExportRequest("t", "lsn:2", Form.RAW, 60))

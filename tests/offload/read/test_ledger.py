@@ -8,7 +8,7 @@ import pytest
 from catalog.format import keys
 from catalog.format.commit import Codec
 from catalog.objects.memory import MemoryStore
-from offload.errors import InvalidBlock, InvalidChunk, InvalidIndex, ObjectDamaged, OffloadError
+from offload.errors import InvalidChunk, InvalidIndex, ObjectDamaged, OffloadError
 from offload.format.block import HEADER as BLOCK_HEADER
 from offload.format.block import PADDING
 from offload.format.entry import ENTRY
@@ -112,7 +112,7 @@ def test_bytes_behind_either_object_are_no_part_of_it(name):
 def test_every_cut_of_a_data_object_is_told_with_its_place(name):
     data, index = golden(name)
     for length in range(len(data)):
-        with pytest.raises(InvalidBlock) as raised:
+        with pytest.raises(ObjectDamaged) as raised:
             read(data[:length], index)
         assert raised.value.key == DATA
         assert 0 <= raised.value.offset <= len(data)
@@ -121,7 +121,7 @@ def test_every_cut_of_a_data_object_is_told_with_its_place(name):
 def _place_of_damage(data: bytes, index: bytes) -> tuple[int | None, list[LedgerEntry]]:
     try:
         return None, read(data, index)
-    except InvalidBlock as error:
+    except ObjectDamaged as error:
         return error.offset, []
 
 
@@ -176,7 +176,7 @@ def test_entries_that_an_index_object_leaves_out_are_missed():
     without_second = bytearray(index[: start + INDEX_ENTRY.size] + index[start + 2 * INDEX_ENTRY.size :])
     struct.pack_into(">I", without_second, 4, len(without_second))
     struct.pack_into(">I", without_second, 24, len(found.entries) - 1)
-    with pytest.raises(InvalidBlock, match="a block of 700 bytes where 1400 are"):
+    with pytest.raises(ObjectDamaged, match="a block of 700 bytes where 1400 are"):
         read(data, bytes(without_second))
 
 
@@ -189,7 +189,7 @@ def test_a_ledger_that_pulsar_cut_gives_what_is_there_and_then_an_error():
     store = MemoryStore()
     store.put(DATA, data, {})
     read_entries: list[LedgerEntry] = []
-    with pytest.raises(InvalidBlock, match="Pulsar cuts a ledger") as raised:
+    with pytest.raises(ObjectDamaged, match="Pulsar cuts a ledger") as raised:
         read_entries.extend(open_ledgers(store, DATA, bytes(cut), "i").entries())
     assert read_entries == expected("pulsar_v1")[: last.first_entry_id]
     assert raised.value.offset == last.offset
@@ -201,7 +201,7 @@ def test_a_ledger_that_lacks_its_last_entry_alone_is_told():
     store.put(DATA, data, {})
     ledgers = open_ledgers(store, DATA, index, "i")
     last = drop_last_entry(ledgers)
-    with pytest.raises(InvalidBlock, match=f"before entry {last} of {last}"):
+    with pytest.raises(ObjectDamaged, match=f"before entry {last} of {last}"):
         list(ledgers.entries())
 
 
@@ -214,7 +214,7 @@ def _block(first: int, entries: list[tuple[int, int, bytes]]) -> bytes:
 def test_entries_that_are_missing_between_two_blocks_are_told():
     first, second = _block(0, [(1, 0, b"a"), (1, 1, b"b")]), _block(3, [(1, 3, b"d")])
     index = index_of([(7, 3, [(0, 1, 0), (3, 2, len(first))])], len(first + second))
-    with pytest.raises(InvalidBlock, match="it begins with entry 3, not 2") as raised:
+    with pytest.raises(ObjectDamaged, match="it begins with entry 3, not 2") as raised:
         read(first + second, index)
     assert raised.value.offset == len(first)
 
@@ -222,7 +222,7 @@ def test_entries_that_are_missing_between_two_blocks_are_told():
 def test_an_entry_that_goes_a_byte_beyond_its_block_is_told():
     first, second = _block(0, [(1, 0, b"a"), (2, 1, b"b")]), _block(2, [(1, 2, b"c")])
     index = index_of([(7, 3, [(0, 1, 0), (2, 2, len(first))])], len(first + second))
-    with pytest.raises(InvalidBlock, match="goes beyond its block"):
+    with pytest.raises(ObjectDamaged, match="goes beyond its block"):
         read(first + second, index)
 
 
@@ -230,7 +230,7 @@ def test_a_block_of_another_ledger_is_told():
     data, index = golden("pulsar_v2")
     other = bytearray(data)
     struct.pack_into(">Q", other, 28, 77)
-    with pytest.raises(InvalidBlock, match="of ledger 77") as raised:
+    with pytest.raises(ObjectDamaged, match="of ledger 77") as raised:
         read(bytes(other), index)
     assert raised.value.offset == 0
 
@@ -241,7 +241,7 @@ def test_what_is_neither_entry_nor_padding_is_told():
     for at in range(start, start + len(PADDING)):
         wrong = bytearray(data)
         wrong[at] ^= 1
-        with pytest.raises(InvalidBlock) as raised:
+        with pytest.raises(ObjectDamaged) as raised:
             read(bytes(wrong), index)
         assert raised.value.offset == start
 
@@ -274,4 +274,3 @@ def test_a_ledger_is_fetched_a_window_at_a_time():
 
 def test_the_formats_of_both_versions_have_the_sizes_that_are_written_down():
     assert (BLOCK_HEADER.size, INDEX_HEADER.size, INDEX_ENTRY.size, ENTRY.size) == (28, 32, 20, 12)
-    assert issubclass(InvalidBlock, ObjectDamaged)

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from catalog.objects.memory import MemoryStore
-from offload.errors import NameDeleted, NameMoved
+from offload.errors import NameDeleted, OtherRemote
 from tests.offload.replicas import opened, ship, values
 from tests.worlds.clock import HandClock
 from tests.worlds.services import serving, until
@@ -37,7 +37,7 @@ def test_a_replica_of_a_name_that_moved_is_told_to_sync(tmp_path: Path, store: M
     with opened(tmp_path / "one", store) as (_, one):
         new = one.branches.promote_branch("t", "fix", keep="old").vid
     with opened(tmp_path / "two", store) as (_, two):
-        with pytest.raises(NameMoved, match=f"t leads to volume {new} ") as caught:
+        with pytest.raises(OtherRemote, match=f"t leads to volume {new} ") as caught:
             getattr(two.replication, call)("t")
         assert caught.value.hint == "`seglog sync t` follows it there"
         assert two.replication.sync("t").commits

@@ -264,7 +264,7 @@ def test_other_errors_are_a_line_of_ours(spark: SparkSession):
         ("unset", {}, "InvalidOption: option url: it is required. Hint: set spark.sql.catalog.unset.url"),
         ("far", {"url": "ftp://host/x"}, "InvalidRemote: 'ftp://host/x' is not a remote"),
         ("lost", {"url": "file:///no/such/directory"}, "NoSuchBucket: "),
-        ("odd", {"url": "file:///tmp/x", "warehouse": "/x"}, "UnsupportedOption: option warehouse is unknown"),
+        ("odd", {"url": "file:///tmp/x", "warehouse": "/x"}, "InvalidOption: option warehouse is unknown"),
     ):
         with_catalog(spark, name, **setting)
         assert refusal(partial(spark.table, f"{name}.orders")).startswith(start)
@@ -275,7 +275,7 @@ def test_options_that_a_table_cannot_take_are_refused(spark: SparkSession):
     for option in ("topic", "path", "branch", "columns", "includeMetadata", "reader", "pinSeconds"):
         text = refusal(partial(spark.read.option(option, "x").table, "acme.orders"))
         assert text.startswith(f"InvalidOption: option {option.lower()}: no table of a catalog takes it. Hint: ")
-    for option, start in (("startingSec", "UnsupportedOption: "), ("maxRecordsPerTrigger", "UnsupportedOption: ")):
+    for option, start in (("startingSec", "InvalidOption: "), ("maxRecordsPerTrigger", "InvalidOption: ")):
         text = refusal(partial(spark.read.option(option, "5").table, "acme.orders"))
         assert text.startswith(start)
     listing = refusal(partial(spark.read.option("startingSeq", "5").table, "acme.orders.history"))

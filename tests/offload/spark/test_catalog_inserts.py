@@ -148,7 +148,7 @@ def test_what_a_table_does_not_take_is_refused_and_changes_nothing(spark: SparkS
         assert refusal(partial(sql, spark, statement)).startswith(start), statement
     writer = spark.sql("SELECT 'x' AS value").writeTo("acme.events")
     for option, start in (
-        ("startingSeq", "UnsupportedOption: option startingseq is unknown"),
+        ("startingSeq", "InvalidOption: option startingseq is unknown"),
         ("topic", "InvalidOption: option topic: no table of a catalog takes it. Hint: the table names the topic"),
         ("path", "InvalidOption: option path: no table of a catalog takes it"),
         ("branch", "InvalidOption: option branch: no table of a catalog takes it"),

@@ -18,7 +18,7 @@ SAMPLES = [Sample(b"record %d" % number) for number in range(30)]
 ERRORS_OF_A_PLAN: list[tuple[dict[str, str], str]] = [
     ({"topic": "nope"}, "NoSuchTopic: no topic nope "),
     ({"startingSeq": "latest"}, "InvalidOption: option startingSeq: 'latest' is not a seq"),
-    ({"subscribePattern": "a.*"}, "UnsupportedOption: option subscribepattern"),
+    ({"subscribePattern": "a.*"}, "InvalidOption: option subscribepattern"),
     ({}, "DataLoss: records 1 to 2 of orders were evicted"),
     ({"startingSeq": "9"}, "SeqOutOfRange: "),
 ]

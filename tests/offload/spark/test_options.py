@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from offload.errors import InvalidOption, UnsupportedOption
+from offload.errors import InvalidOption
 from offload.spark.options import (
     EARLIEST,
     KNOWN_OPTIONS,
@@ -26,7 +26,7 @@ def test_a_topic_may_name_its_branch():
 
 
 def test_an_unknown_option_is_refused_with_the_list_of_known_ones():
-    with pytest.raises(UnsupportedOption) as refused:
+    with pytest.raises(InvalidOption) as refused:
         parse_options({"path": "p", "topic": "t", "endingsec": "5"})
     assert all(name in str(refused.value) for name in ("endingsec", *KNOWN_OPTIONS))
 
@@ -36,7 +36,7 @@ def test_what_spark_adds_to_the_options_of_a_table_is_passed_over_and_refused_el
     added = {"owner": "me", "location": "p", "external": "true", "option.topic": "t"}
     assert parse_options({**options, **added, "provider": "seglog"}) == parse_options(options)
     for refused in ({**options, **added}, {**options, "provider": "seglog", "endingsec": "5"}):
-        with pytest.raises(UnsupportedOption):
+        with pytest.raises(InvalidOption):
             parse_options(refused)
 
 
@@ -163,7 +163,7 @@ def test_every_other_option_has_its_value_and_its_default():
 
 @pytest.mark.parametrize("name", ["assign", "subscribePattern", "maxOffsetsPerTrigger", "readChangeData", "pushdown"])
 def test_names_of_kafka_and_delta_that_mean_something_else_are_refused(name: str):
-    with pytest.raises(UnsupportedOption, match=name):
+    with pytest.raises(InvalidOption, match=name):
         parsed(**{name: "x"})
 
 

@@ -268,7 +268,7 @@ def test_only_the_answer_to_the_call_for_credentials_has_any(start: Callable[...
             {"id": 3, "call": "pin", "options": {"path": "s3://bucket/x", "topic": "t", "fs.s3a.secret": SECRET}}
         ),
     ]
-    assert [answer["error"]["type"] for answer in answers] == ["InvalidRemote", "StoreUnreachable", "UnsupportedOption"]
+    assert [answer["error"]["type"] for answer in answers] == ["InvalidRemote", "StoreUnreachable", "InvalidOption"]
     assert SECRET not in str(answers)
     handed = driver.ask({"id": 4, "call": "credentials", "options": {}})["credentials"]
     assert handed == {

@@ -72,7 +72,7 @@ def test_a_table_takes_no_rows_and_a_wrong_option_makes_none(sql: Sql, s3_remote
     TopicArchive(s3_remote).add([Sample(b"one")])
     table = "CREATE TABLE orders_table USING seglog OPTIONS"
     for options, refusal in (
-        (f"path '{s3_remote}', topic 'orders', endingsec '5'", "UnsupportedOption: option endingsec"),
+        (f"path '{s3_remote}', topic 'orders', endingsec '5'", "InvalidOption: option endingsec"),
         (f"path '{s3_remote}', topic 'nothing'", "NoSuchTopic: no topic nothing"),
         ("topic 'orders'", "InvalidOption: option path"),
     ):

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from offload.errors import InvalidOption, UnsupportedOption
+from offload.errors import InvalidOption
 from offload.spark import stream_options
 from offload.spark.options import EARLIEST, STREAM_ONLY, Positions, parse_options
 from offload.spark.stream_options import (
@@ -50,12 +50,12 @@ def test_a_text_that_does_not_fit_is_refused_by_the_options_name(name: str, text
 
 def test_an_option_that_only_the_other_one_has_is_refused_and_says_so():
     for name, text in READ_ONLY.items():
-        with pytest.raises(UnsupportedOption, match=f"option {name} is only for read; "):
+        with pytest.raises(InvalidOption, match=f"option {name} is only for read; "):
             parsed(**{name: text})
     for name in STREAM_ONLY:
-        with pytest.raises(UnsupportedOption, match=f"option {name} is only for readStream; "):
+        with pytest.raises(InvalidOption, match=f"option {name} is only for readStream; "):
             parse_options({"path": "p", "topic": "t", name: "5"})
-    with pytest.raises(UnsupportedOption, match="option maxfiles is unknown; the options are branch, columns"):
+    with pytest.raises(InvalidOption, match="option maxfiles is unknown; the options are branch, columns"):
         parsed(maxfiles="5")
     with pytest.raises(InvalidOption, match="the same as maxRecordsPerTrigger"):
         parsed(maxOffsetsPerTrigger="5", maxRecordsPerTrigger="5")
@@ -75,7 +75,7 @@ def test_a_load_takes_what_a_read_or_a_stream_takes_and_no_mixture():
         ({"headCacheMs": "5", "endingSeq": "5"}, "endingSeq is only for read"),
         ({"typo": "5"}, "option typo is unknown"),
     ):
-        with pytest.raises((InvalidOption, UnsupportedOption), match=message):
+        with pytest.raises(InvalidOption, match=message):
             load(**texts)
 
 

@@ -27,7 +27,7 @@ from offload.daemon.streams.requests import (
     topic_name,
 )
 from offload.daemon.streams.reserved import TOPIC
-from offload.errors import Refused, TooManyRecords
+from offload.errors import Refused
 from seglog.values.names import check_topic_name
 
 _NOW_MS = 1_790_000_000_000
@@ -130,7 +130,7 @@ def test_a_body_that_is_no_json_is_refused(body: bytes) -> None:
 
 def test_an_array_has_a_bounded_number_of_messages() -> None:
     assert len(messages("application/json", b"[0,0,0]", 3)) == 3
-    with pytest.raises(TooManyRecords, match="at most 3 records"):
+    with pytest.raises(Refused, match="at most 3 records"):
         messages("application/json", b"[0,0,0,", 3)
 
 
