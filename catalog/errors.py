@@ -63,6 +63,7 @@ from seglog.base.errors import (
     Conflict,
     Corrupt,
     InvalidArgument,
+    InvalidName,
     InvalidTarget,
     Missing,
     Misuse,
@@ -400,13 +401,6 @@ class OutcomeUnknown(Unavailable, CatalogError):
     cause: str
     hint: str = "run the same command again: it resumes"
     message = "no definite answer for {key}: {cause}"
-
-
-class InvalidName(Misuse, CatalogError):
-    kind: str
-    name: str
-    message = "{name!r} is not a valid {kind} name"
-    hint = "1 to 128 characters of A-Z a-z 0-9 . _ -, the first one a letter, digit or underscore"
 
 
 class InvalidKey(Misuse, CatalogError):

@@ -331,7 +331,7 @@ class Archive(Owned):
 
         Raises:
             NoSuchBranch: There is no such branch.
-            InvalidTopicName: The name is none.
+            InvalidName: The name is none.
             Fenced: Another takeover came first.
             SeglogError: What the store raises.
         """

@@ -11,7 +11,6 @@ An error that one room raises stands in that room, for example `LoadConflict` in
     │   │   ├── InvalidChunk         a chunk of a data object, or a record in it
     │   │   └── InvalidIndex         an index object
     │   ├── HistoryBehind        records left this disk, and the catalog here does not know where they are
-    │   ├── DamageFound          a check found damage
     │   └── FormatUnsupported    written by another format version         exit 1
     ├── Conflict             the present state is in the way              exit 4
     │   ├── CarriedOtherwise     a branch has other records than an earlier promotion carried there
@@ -26,7 +25,6 @@ An error that one room raises stands in that room, for example `LoadConflict` in
     │   ├── RemoteBehind         the remote lacks a commit that this directory knows
     │   └── TopicAttached        deleting it would leave its history in the remote
     ├── Missing              the caller named what does not exist          exit 3
-    │   └── NoSuchFile
     ├── Unavailable          nothing was changed; try again                exit 1
     │   ├── Busy                 too many requests in progress: retry after `retry_after_s`
     │   └── Stopping             the daemon is being stopped
@@ -57,7 +55,6 @@ __all__ = [
     "ChecksFailed",
     "Conflict",
     "Corrupt",
-    "DamageFound",
     "DirectoryNotEmpty",
     "ExportOutdated",
     "FormatUnsupported",
@@ -72,7 +69,6 @@ __all__ = [
     "NameDeleted",
     "NeverWritten",
     "NoRemote",
-    "NoSuchFile",
     "NotAllowed",
     "NotConfirmed",
     "NotOffloaded",
@@ -125,11 +121,9 @@ class HistoryBehind(Corrupt, OffloadError):
         self.name = name
 
 
-class DamageFound(Corrupt, OffloadError):
-    def __init__(self, count: int, place: str, hint: str) -> None:
-        damages = "1 damage" if count == 1 else f"{count} damages"
-        self._tell(f"{damages} in {place}", hint=hint)
-        self.count = count
+def damage_found(count: int, place: str, hint: str) -> Corrupt:
+    """Return the error of a check that has found damage."""
+    return Corrupt(f"{'1 damage' if count == 1 else f'{count} damages'} in {place}", hint=hint)
 
 
 def blocked_volumes(count: int) -> Corrupt:
@@ -279,13 +273,10 @@ class ChecksFailed(OffloadError):
         self.count = count
 
 
-class NoSuchFile(Missing, OffloadError):
-    """A command names a file that does not exist, or a directory where it needs a file."""
-
-    def __init__(self, path: Path) -> None:
-        reason = "is a directory, not a file" if path.is_dir() else "does not exist"
-        self._tell(f"{path} {reason}", hint="name a file that exists")
-        self.path = path
+def no_such_file(path: Path) -> Missing:
+    """Return the error of a command that names a file that does not exist, or a directory where it needs a file."""
+    reason = "is a directory, not a file" if path.is_dir() else "does not exist"
+    return Missing(f"{path} {reason}", hint="name a file that exists")
 
 
 class Busy(Unavailable, OffloadError):

@@ -25,7 +25,7 @@ from catalog.tenants.names import check_tenant
 from catalog.tenants.policies import Partition, TenantRole
 from seglog.base.later import pattern
 from seglog.base.values import dataclass
-from seglog.errors import InvalidSetting, InvalidTopicName
+from seglog.errors import InvalidName, InvalidSetting
 from seglog.files.directory import default_toml, read_sections
 from seglog.values.config import (
     NO_VARIABLES,
@@ -325,7 +325,7 @@ class ServeSettings:
                 raise InvalidSetting("serve.laminarmq", f"{part!r} is not topic:port, with each topic once")
             try:
                 ports[check_topic_name(topic)] = int(port)
-            except InvalidTopicName as error:
+            except InvalidName as error:
                 raise InvalidSetting("serve.laminarmq", str(error)) from error
         if ports and not self.host:
             raise InvalidSetting("serve.laminarmq", "needs an address: serve.host is empty")

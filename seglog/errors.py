@@ -27,7 +27,6 @@
     │   └── ViewOutdated         the writer has moved on, and the data of the view is gone
     ├── Missing              the requested object does not exist           exit 3
     │   ├── NotADataDirectory
-    │   ├── NoSuchItem           in a journal: no such section, or no item at that offset
     │   ├── NoSuchSegment        in a segment store
     │   ├── NoSuchBranch
     │   ├── NoSuchTag            of the catalog: a name for a state
@@ -57,15 +56,13 @@
         ├── WarmDirectoryNotApart  the warm directory leads into the data directory, or the other way round
         ├── SameFile             a hot file is its own warm copy, so it is not deleted
         ├── InvalidTarget        a text that names no past state
-        ├── InvalidTopicName
+        ├── InvalidName
         ├── InvalidSetting
         ├── InvalidLabel         a tag or node that does not fit a frame
         ├── NotInstalled         an optional package is missing
         ├── OpenedByParent       a log, journal or archive in a fork of the process that opened it
         ├── OtherLoop            an async log in another event loop than its own
         ├── OffsetOverflow       a file is full: an offset in it has 32 bits
-        ├── SectionPruned        an append below the sections that were pruned
-        ├── HistoryKept          a topic with an archive is not deleted here
         ├── UnnamableBranch      main is the topic itself
         ├── UpgradeNeeded        the call needs a newer form of the directory or the volume
         ├── NotTruncatable       the seq is below the records on this disk, or was evicted
@@ -87,6 +84,7 @@ from seglog.base.errors import (
     Corrupt,
     Evicted,
     InvalidArgument,
+    InvalidName,
     InvalidTarget,
     Missing,
     Misuse,
@@ -124,20 +122,18 @@ __all__ = [
     "FileCorrupt",
     "FormatUnsupported",
     "HeadMoved",
-    "HistoryKept",
     "InvalidArgument",
     "InvalidEntry",
     "InvalidFrame",
     "InvalidLabel",
+    "InvalidName",
     "InvalidSetting",
     "InvalidTarget",
-    "InvalidTopicName",
     "KeyReused",
     "LogClosed",
     "Missing",
     "Misuse",
     "NoSuchBranch",
-    "NoSuchItem",
     "NoSuchSegment",
     "NoSuchTag",
     "NoSuchTopic",
@@ -155,7 +151,6 @@ __all__ = [
     "ReadOnly",
     "RecordTooLarge",
     "SameFile",
-    "SectionPruned",
     "SeglogError",
     "SegmentCut",
     "SeqOutOfRange",
@@ -416,12 +411,6 @@ class NotADataDirectory(Missing):
     hint = "make one: seglog -C {path} init"
 
 
-class NoSuchItem(Missing):
-    section: int
-    offset: int
-    message = "the journal has no item at offset {offset} of section {section}"
-
-
 class NoSuchSegment(Missing):
     segment: int
     message = "the store has no segment that begins with seq {segment}"
@@ -646,12 +635,6 @@ class SameFile(Misuse):
         self.warm = warm
 
 
-class InvalidTopicName(Misuse):
-    name: str
-    message = "{name!r} is not a valid topic name"
-    hint = "NAME or NAME@BRANCH, each 1 to 128 of A-Z a-z 0-9 . _ -, the first one a letter, digit or underscore"
-
-
 class InvalidSetting(Misuse):
     key: str
     reason: str
@@ -664,14 +647,6 @@ class InvalidLabel(Misuse):
     label: str
     reason: str
     message = "{label}: {reason}; nothing was appended"
-
-
-class HistoryKept(Misuse):
-    """A deletion of the topic would drop records that its archive lacks, or leave the archive without the topic."""
-
-    topic: str
-    message = "topic {topic} keeps its history, so the log does not delete it"
-    hint = "delete its records instead. If the topic has no archive, configure it without keep_history"
 
 
 class DeleteNotUndone(Conflict):
@@ -749,9 +724,3 @@ class OtherLoop(Misuse):
 
     message = "the log was opened in another event loop; nothing was done"
     hint = "open it within each asyncio.run, or send the call to its loop with asyncio.run_coroutine_threadsafe"
-
-
-class SectionPruned(Misuse):
-    section: int
-    min_section: int
-    message = "section {section} is pruned: the lowest section is {min_section}; nothing was appended"

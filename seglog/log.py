@@ -23,7 +23,6 @@ from seglog.errors import (
     DirectoryNotReadable,
     DirectoryNotWritable,
     DiskFull,
-    HistoryKept,
     InvalidArgument,
     NotADataDirectory,
     TooManyOpenFiles,
@@ -245,7 +244,7 @@ class Log(Owned):
             False
 
         Raises:
-            InvalidTopicName: A name has letters, digits, `.`, `_` and `-`: 128 at most. A branch is TOPIC@BRANCH.
+            InvalidName: A name has letters, digits, `.`, `_` and `-`: 128 at most. A branch is TOPIC@BRANCH.
         """
         return Topic(self._engine, check_topic_name(name))
 
@@ -259,7 +258,7 @@ class Log(Owned):
 
         Raises:
             NoSuchTopic: There is none.
-            InvalidTopicName: The name is none.
+            InvalidName: The name is none.
         """
         topic = self.topic(name)
         self._engine.state(name)
@@ -305,7 +304,7 @@ class Log(Owned):
             is_taken_over: This directory writes the topic from now on, and the mark of another one ends.
 
         Raises:
-            InvalidTopicName, InvalidArgument: Nothing was made.
+            InvalidName, InvalidArgument: Nothing was made.
             TopicExists: There is such a topic.
             WrittenElsewhere: Another directory writes the topic (`mark_elsewhere`).
         """
@@ -330,7 +329,7 @@ class Log(Owned):
     def mark_elsewhere(self, name: str, mark: Elsewhere | None) -> None:
         """Put on record that another directory writes the topic, durably on return. None ends the mark.
 
-        Appends to it raise `WrittenElsewhere` from now on (seglog.values.elsewhere). Raise `InvalidTopicName`.
+        Appends to it raise `WrittenElsewhere` from now on (seglog.values.elsewhere). Raise `InvalidName`.
         """
         write.mark_elsewhere(self._engine, check_topic_name(name), mark)
 
@@ -358,7 +357,7 @@ class Log(Owned):
 
         Raises:
             NoSuchTopic: There is none.
-            InvalidTopicName: The name is none.
+            InvalidName: The name is none.
         """
         write.configure(self._engine, check_topic_name(name), lambda _: config)
 
@@ -379,7 +378,7 @@ class Log(Owned):
 
         Raises:
             NoSuchTopic: There is none.
-            InvalidTopicName: The name is none.
+            InvalidName: The name is none.
             Exception: What the function raises.
         """
         return write.configure(self._engine, check_topic_name(name), change)
@@ -404,7 +403,7 @@ class Log(Owned):
 
         Raises:
             NoSuchTopic: There is none.
-            HistoryKept: The topic has `keep_history`, and no `position` was given.
+            Misuse: The topic has `keep_history`, and no `position` was given.
             ConcurrentModification: The topic has another position now. Nothing was done.
         """
         write.delete_topic(self._engine, name, position)
@@ -546,7 +545,7 @@ class Log(Owned):
         seglog.toml stays, and so do files that are not the log's.
 
         Raises:
-            HistoryKept: An archive keeps a topic. Nothing was changed.
+            Misuse: An archive keeps a topic. Nothing was changed.
             WarmStoreFailed, OSError: The log has fewer topics now. Repeat the call.
         """
         engine = self._engine
@@ -554,7 +553,7 @@ class Log(Owned):
         names = self.topics()
         for name in names:
             if engine.state(name).config.keep_history:
-                raise HistoryKept(name)
+                raise write.history_kept(name)
         for name in names:
             self.delete_topic(name)
         checkpoint.checkpoint(engine)

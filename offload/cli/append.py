@@ -21,7 +21,7 @@ from offload.cli.execution import directory_of, progress
 from offload.cli.session import Session
 from offload.cli.stopped import told
 from offload.cli.streams import SIGNALS, is_raised, stop_of
-from offload.errors import InvalidInput, Misuse, NoSuchFile
+from offload.errors import InvalidInput, Misuse, no_such_file
 from offload.operations import append as use
 from offload.operations.append import Appended, Format, RecordSink
 from offload.operations.command import About, Command, TopicName
@@ -172,7 +172,7 @@ def _follow(
     longest, count = session.log_settings().max_record_bytes, 0
     kind, tag, node = form
     if not file.is_file() and not state.exists():
-        raise NoSuchFile(file)
+        raise no_such_file(file)
 
     def batches_of(lines: bytes) -> Iterator[Batch]:
         options: dict[str, Any] = {"tag": tag, "node": node, "max_record_bytes": longest, "is_file": False}
@@ -286,7 +286,7 @@ def _advancing(batches: Iterator[Batch], advance: Callable[[int], None]) -> Iter
 
 @contextmanager
 def _stream(file: Path | None) -> Iterator[tuple[BinaryIO, int | None]]:
-    """Yield the input and its size. The size is None if the input is not a regular file. Raises `NoSuchFile`."""
+    """Yield the input and its size. The size is None if the input is not a regular file. Raises `Missing`."""
     if file is None or str(file) == "-":
         yield sys.stdin.buffer, None
         return
@@ -298,7 +298,7 @@ def _opened(file: Path) -> BinaryIO:
     try:
         return file.open("rb")
     except (FileNotFoundError, IsADirectoryError, NotADirectoryError):
-        raise NoSuchFile(file) from None
+        raise no_such_file(file) from None
 
 
 @contextmanager

@@ -13,7 +13,7 @@ from typing import Annotated, Any
 
 from offload.cli.execution import reader_of
 from offload.cli.session import Session
-from offload.errors import Misuse, NoSuchFile, OffloadError
+from offload.errors import Misuse, OffloadError, no_such_file
 from offload.operations import bisect as use
 from offload.operations.bisect import FirstBad, State, Tried, Verdict
 from offload.operations.command import About, Command, TopicName
@@ -109,7 +109,7 @@ def _exit_code(command: Sequence[str], variables: Mapping[str, str], batches: It
     try:
         process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=stdout, env=dict(variables))
     except FileNotFoundError:
-        raise NoSuchFile(Path(command[0])) from None
+        raise no_such_file(Path(command[0])) from None
     with process:
         assert process.stdin is not None  # noqa: S101 - it is a pipe
         try:

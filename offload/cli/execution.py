@@ -49,7 +49,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from offload.cli.session import Output, Session
 from offload.cli.streams import has_reader, write_error
-from offload.errors import Misuse, NoSuchFile, NotConfirmed
+from offload.errors import Misuse, NotConfirmed, no_such_file
 from offload.operations.command import COMMANDS, Command, Directory, RequestsSeen, Tell, Work, command_of
 from offload.operations.listed import ListedParameter
 from offload.operations.printing import WouldTake, ago_text, would_take_text
@@ -512,7 +512,7 @@ def _ask(preview: WouldTake) -> None:
 
 
 def _with_texts(command: Command, values: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return the values, with the text of a file in the place of its path. Raises `NoSuchFile`, `Misuse`."""
+    """Return the values, with the text of a file in the place of its path. Raises `Missing`, `Misuse`."""
     names = [name for name, option in command.parameters.items() if option.about.is_file and values[name] is not None]
     return {**values, **{name: _text_of(values[name]) for name in names}}
 
@@ -521,7 +521,7 @@ def _text_of(path: Path) -> str:
     try:
         return path.read_text("utf-8")
     except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
-        raise NoSuchFile(path) from None
+        raise no_such_file(path) from None
     except UnicodeDecodeError:
         raise Misuse(f"{path} is not a text in UTF-8") from None
 

@@ -268,11 +268,11 @@ class Session:
 
 
 def _token_in(file: Path) -> str:
-    """Return the token in a file, without the line end. Raises `NoSuchFile`, `InvalidArgument`."""
-    from offload.errors import NoSuchFile
+    """Return the token in a file, without the line end. Raises `Missing`, `InvalidArgument`."""
+    from offload.errors import no_such_file
     from seglog.client.address import token_in
 
     try:
         return token_in(file)
     except (FileNotFoundError, IsADirectoryError, NotADirectoryError):
-        raise NoSuchFile(file) from None
+        raise no_such_file(file) from None

@@ -38,7 +38,7 @@ from offload.replica_topic import ReplicaTopic
 from offload.settings import PROCESS, ServeSettings, Settings, read_settings
 from offload.wiring import check_remote_apart, open_store
 from offload.worker.pool import WorkerPool
-from seglog import SETTINGS_FILE, InvalidTopicName, Log, NoSuchTopic, SeglogError, Topic, aio
+from seglog import SETTINGS_FILE, InvalidName, Log, NoSuchTopic, SeglogError, Topic, aio
 from seglog.files.clock import Clock, SystemClock
 from seglog.files.port import Files
 from seglog.process import closing_after
@@ -263,7 +263,7 @@ class Service:
                 await in_threads(self.local, topic.incarnation)
                 self._has_log_id = True
             return topic.incarnation()
-        except (InvalidTopicName, NoSuchTopic):
+        except (InvalidName, NoSuchTopic):
             return None
         except (OSError, SeglogError) as error:
             # An answer that says that records are in must not become an error.

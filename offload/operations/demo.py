@@ -23,7 +23,7 @@ from collections.abc import Callable, Iterator
 from importlib.util import find_spec
 from pathlib import Path
 
-from offload.errors import DirectoryNotEmpty, Misuse, NoSuchFile, OffloadError
+from offload.errors import DirectoryNotEmpty, Misuse, OffloadError, no_such_file
 from seglog.base.values import dataclass
 
 _MARK = ".seglog-demo"
@@ -55,10 +55,10 @@ def demo(directory: Path, file: Path | None, note: Callable[[str], None]) -> Ite
 
     `note` takes what a person has to know before a long step.
 
-    Raises `NoSuchFile`, `Misuse`, `DirectoryNotEmpty`, `OffloadError`.
+    Raises `Missing`, `Misuse`, `DirectoryNotEmpty`, `OffloadError`.
     """
     if file is not None and not file.is_file():
-        raise NoSuchFile(file)
+        raise no_such_file(file)
     wanted = _access_log() if file is None else file.read_bytes()
     count = len(wanted.removesuffix(b"\n").split(b"\n"))
     if count < 2:

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from offload.errors import DamageFound, ExportOutdated, Misuse
+from offload.errors import ExportOutdated, Misuse, damage_found
 from offload.operations.export_directory import (
     ANOTHER_RUN,
     ExportDirectory,
@@ -112,7 +112,7 @@ def export_to(source: Source, sink: Sink, request: ExportRequest, passed: _Progr
 
 
 def verify(files: Files, directory: Path, name: str) -> Iterator[WrongPart | ExportVerified]:
-    """Read the files of an export again, and compare them with the manifest. Raises `DamageFound` at the end."""
+    """Read the files of an export again, and compare them with the manifest. Raises `Corrupt` at the end."""
     if not look(files, directory):
         raise Misuse(f"{directory} has no export")
     with opened(files, directory, writes=False) as folder:
@@ -126,7 +126,7 @@ def verify(files: Files, directory: Path, name: str) -> Iterator[WrongPart | Exp
                 wrong += 1
                 yield WrongPart(part.file, "is missing" if digest is None else "has other bytes than were written")
         if wrong:
-            raise DamageFound(wrong, str(directory), hint="export to another directory")
+            raise damage_found(wrong, str(directory), hint="export to another directory")
         total = _total(begun, directory, folder.parts)
         yield ExportVerified(name, str(directory), folder.exported is not None, total.parts, total.records, total.bytes)
 

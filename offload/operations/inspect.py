@@ -11,7 +11,7 @@ from catalog.errors import NoSuchObject
 from catalog.format import keys
 from catalog.format.keys import Key
 from catalog.objects.base import ObjectStore
-from offload.errors import NoSuchFile
+from offload.errors import no_such_file
 from offload.read.inspection import inspect_bytes
 from offload.read.ledger import OffloadedLedgers, open_ledgers
 from offload.wiring import open_store, path_of
@@ -40,7 +40,7 @@ class ShownEntry:
 def inspect(target: str) -> Inspected:
     """Return the contents of a file or an object. `target` is a path or a URL.
 
-    Raises `Misuse`, `NoSuchFile`, `NoSuchObject`.
+    Raises `Misuse`, `Missing`, `NoSuchObject`.
     """
     return Inspected(inspect_bytes(_read(target), target))
 
@@ -48,7 +48,7 @@ def inspect(target: str) -> Inspected:
 def entries(target: str, index: str | None, first: int, last: int | None) -> Iterator[ShownEntry]:
     """Yield the entries of a data object. `index` names an index object elsewhere.
 
-    Raises `NoSuchFile`, `NoSuchObject`.
+    Raises `Missing`, `NoSuchObject`.
     """
     store, key = _place(target)
     with closing(store):
@@ -62,20 +62,20 @@ def _read(target: str) -> bytes:
         try:
             return path.read_bytes()
         except (FileNotFoundError, IsADirectoryError, NotADirectoryError):
-            raise NoSuchFile(path) from None
+            raise no_such_file(path) from None
     store, key = _place(target)
     with closing(store):
         return store.get(key)
 
 
 def _place(target: str) -> tuple[ObjectStore, Key]:
-    """Return the store and the key of an object. `target` is a path or a URL. Raises `NoSuchFile`."""
+    """Return the store and the key of an object. `target` is a path or a URL. Raises `Missing`."""
     if target.startswith("s3://"):
         bucket, _, key = target.removeprefix("s3://").partition("/")
         return open_store(f"s3://{bucket}"), keys.check_key(key)
     path = _path(target)
     if not path.is_file():
-        raise NoSuchFile(path)
+        raise no_such_file(path)
     path = path.absolute()
     return open_store(path.parent.as_uri()), keys.check_key(path.name)
 

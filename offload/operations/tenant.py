@@ -26,7 +26,7 @@ from catalog.tenants.policies import (
     session_tag_policy,
     tenant_policy,
 )
-from offload.errors import Misuse, NoSuchFile
+from offload.errors import Misuse, no_such_file
 from offload.operations.results import OPTIONAL
 from offload.settings import ROLE_ARN, ROLE_ARN_FORM, Settings
 from offload.tenants.deletion import contents_of, delete_all, lifecycle_rule
@@ -99,9 +99,9 @@ class TenantListed:
 
 
 def listed(root: Path) -> Iterator[TenantListed]:
-    """Yield the data directories below `root`, which `seglog serve --tenants` would serve. Raises `NoSuchFile`."""
+    """Yield the data directories below `root`, which `seglog serve --tenants` would serve. Raises `Missing`."""
     if not root.is_dir():
-        raise NoSuchFile(root)
+        raise no_such_file(root)
     for name in sorted(data_directories(root)):
         yield TenantListed(name, "directory")
 

@@ -36,7 +36,7 @@ from catalog.gc.object_check import Looked, ObjectCheck
 from catalog.gc.scrub import Finding, Scrub
 from catalog.objects import ObjectStore
 from catalog.objects.base import each_of
-from offload.errors import DamageFound, Misuse
+from offload.errors import Misuse, damage_found
 from offload.handles import split_name
 from offload.operations.command import Tell, watch_of
 from offload.operations.results import HIDDEN
@@ -96,7 +96,7 @@ def _untold(_title: str, _total: int | None, _done: int, _unit: str) -> None:
 def verify(
     directory: Path, settings: seglog.LogSettings, tell: Tell = _untold
 ) -> Iterator[FileChecked | Note | DamagedFile]:
-    """Yield the files of a data directory, then the notes, then the damages. Raises `DamageFound` after a damage.
+    """Yield the files of a data directory, then the notes, then the damages. Raises `Corrupt` after a damage.
 
     `tell` takes the bytes that the check has read.
     """
@@ -109,13 +109,13 @@ def verify(
         yield DamagedFile(str(damage.path), damage.offset, damage.reason)
     if report.damages:
         hint = "keep the files, and restore what they held from the remote or a backup"
-        raise DamageFound(len(report.damages), str(report.path), hint)
+        raise damage_found(len(report.damages), str(report.path), hint)
 
 
 def verify_remote(
     store: ObjectStore, now_ms: int, tell: Tell = _untold, *, deep: bool, directory: Path | None = None
 ) -> Iterator[RemoteChecked | Note | DamagedObject]:
-    """Yield the counts, then the damages. With `deep` the check reads every byte. Raises `DamageFound` after a damage.
+    """Yield the counts, then the damages. With `deep` the check reads every byte. Raises `Corrupt` after a damage.
 
     Others may use the remote meanwhile. `tell` takes the progress of each phase, with `deep` in bytes. The newest
     commits that the data directory `directory` knew at the start have to be there too. A note says if it tells none.
@@ -129,7 +129,7 @@ def verify_remote(
         damages += 1
         yield DamagedObject(finding.place, finding.reason)
     if damages:
-        raise DamageFound(damages, store.url, "keep the objects, and compare with a backup or a replica")
+        raise damage_found(damages, store.url, "keep the objects, and compare with a backup or a replica")
 
 
 def _known_ends(directory: Path | None) -> tuple[list[_End], list[Note]]:
@@ -274,7 +274,7 @@ def parse_share(text: str) -> float:
 def verify_part(
     store: ObjectStore, now_ms: int, tell: Tell, *, share: float, state: Path | None, directory: Path | None = None
 ) -> Iterator[ObjectLooked | Note | ObjectsLooked]:
-    """Yield each object, then the counts. Raises `DamageFound` if one is lost or corrupt, and `Misuse` for a
+    """Yield each object, then the counts. Raises `Corrupt` if one is lost or corrupt, and `Misuse` for a
     state file that is not of this remote. Others may use the remote meanwhile. `directory` is as in `verify_remote`.
     """
     ends, notes = _known_ends(directory)
@@ -308,7 +308,7 @@ def verify_part(
         **states,
     )
     if bad := counts["lost"] + counts["corrupt"]:
-        raise DamageFound(bad, store.url, "keep the objects, and compare with a backup or a replica")
+        raise damage_found(bad, store.url, "keep the objects, and compare with a backup or a replica")
 
 
 def _shown(looked: Looked) -> ObjectLooked:

@@ -26,7 +26,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from catalog.errors import CatalogError
+from catalog.errors import CatalogError, InvalidName
 from catalog.format.commit import ForkPoint
 from catalog.format.ids import Vid
 from offload.errors import OffloadError
@@ -98,7 +98,7 @@ def decode_offset(offset: Any) -> dict[str, Position]:
     try:
         decoded = json.loads(offset) if isinstance(offset, str) else offset
         return {str(name): _decode(decoded[name]) for name in sorted(decoded.keys())}
-    except (AttributeError, CatalogError, KeyError, RecursionError, TypeError, ValueError) as error:
+    except (AttributeError, CatalogError, InvalidName, KeyError, RecursionError, TypeError, ValueError) as error:
         raise InvalidOffset(str(offset), repr(error)) from error
 
 

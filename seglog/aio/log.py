@@ -70,14 +70,14 @@ class AsyncLog(Owned):
     def topic(self, name: str) -> AsyncTopic:
         """Return the topic of that name, whether it exists yet or not. No I/O.
 
-        Raise `InvalidTopicName`, `LogClosed`.
+        Raise `InvalidName`, `LogClosed`.
         """
         topic = self.sync.topic(name)
         assert self._queue is not None  # noqa: S101 - set with the log
         return AsyncTopic(topic, self._queue)
 
     def get_topic(self, name: str) -> AsyncTopic:
-        """Return the topic of that name. No I/O. Raise `NoSuchTopic`, `InvalidTopicName`, `LogClosed`."""
+        """Return the topic of that name. No I/O. Raise `NoSuchTopic`, `InvalidName`, `LogClosed`."""
         self.sync.get_topic(name)
         return self.topic(name)
 

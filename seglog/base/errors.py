@@ -7,6 +7,7 @@
     ├── Unavailable          nothing was changed; repair, or try again     exit 1
     └── Misuse               fix the call                                  exit 2
         ├── InvalidArgument      a value that the call does not take; a TypeError and a ValueError too
+        ├── InvalidName          a name of a topic, a branch or a tag that is none
         └── OpenedByParent       an object in a fork of the process that opened it
 
 Below these are the errors of topics, branches and targets. The catalog raises them, and the client of a daemon, which
@@ -138,6 +139,13 @@ class InvalidArgument(Misuse, TypeError, ValueError):
         self.name = name
         self.given = given
         self.wanted = wanted
+
+
+class InvalidName(Misuse):
+    kind: str
+    name: str
+    hint: str = "1 to 128 characters of A-Z a-z 0-9 . _ -, the first one a letter, digit or underscore"
+    message = "{name!r} is not a valid {kind} name"
 
 
 class OpenedByParent(Misuse):

@@ -110,7 +110,7 @@ class Client:
             orders = client.topic("orders")
 
         Raises:
-            InvalidTopicName: The name is none.
+            InvalidName: The name is none.
         """
         return RemoteTopic(self._driver, check_topic_name(name))
 

@@ -42,10 +42,10 @@ from typing import Annotated, TypeAlias
 
 from seglog.base.arguments import Within, checked
 from seglog.base.ownership import Owned, check_process, is_foreign
-from seglog.errors import DiskFull, FileCorrupt, LogClosed, NoSuchItem, SectionPruned, TooManyOpenFiles
+from seglog.errors import DiskFull, FileCorrupt, LogClosed, Misuse, TooManyOpenFiles
 from seglog.files.directory import DirectoryLock
 from seglog.files.port import NO_DESCRIPTOR, Files, OsFiles, enter, leave
-from seglog.journal.section import Item, Section
+from seglog.journal.section import Item, Section, no_item
 from seglog.process import OwnLock, closing_after
 from seglog.wal.wal import NO_SPACE
 
@@ -115,8 +115,8 @@ class Journal(Owned):
     def append(self, section: SectionNumber, data: bytes) -> int:
         """Append an item, and return its offset in the section. The item is not durable before `sync`.
 
-        Raises `OffsetOverflow`, `SectionPruned`, `InvalidArgument`, `DiskFull`, and `Misuse` for an item that is too
-        large. Then nothing was appended.
+        Raises `OffsetOverflow`, `InvalidArgument`, `DiskFull`, and `Misuse` for an item that is too large, or a
+        section that is pruned. Then nothing was appended.
         After `WriterPoisoned` the section takes no more items until the journal is opened again.
         """
         return self._section_for(section).append(data)
@@ -126,11 +126,11 @@ class Journal(Owned):
         """Return the data of the item at `offset`, verified.
 
         If the caller knows the size of the item and gives it as `exact`, the call makes one read. A wrong size is an
-        `InvalidArgument`. Raises `NoSuchItem`, and `FileCorrupt` for damage or an offset at which no item begins.
+        `InvalidArgument`. Raises `Missing`, and `FileCorrupt` for damage or an offset at which no item begins.
         """
         opened = self._find(section)
         if opened is None:
-            raise NoSuchItem(section, offset)
+            raise no_item(section, offset)
         return opened.get(offset, exact)
 
     @checked
@@ -176,7 +176,7 @@ class Journal(Owned):
         checksums cannot be verified. The bytes, the sizes and so the places of all later items are as the disk gives
         them. To verify an item, call `get`.
 
-        Raises `NoSuchItem` and `InvalidArgument` at once. Raises `FileCorrupt` at the damage, after the section's items
+        Raises `Missing` and `InvalidArgument` at once. Raises `FileCorrupt` at the damage, after the section's items
         before it. Other sections can be replayed without that section.
         """
         with self._lock.exclusive:
@@ -184,7 +184,7 @@ class Journal(Owned):
             numbers = sorted(self._sections) if sections is None else list(sections)
             for number in numbers:
                 if number not in self._sections:
-                    raise NoSuchItem(number, 0)
+                    raise no_item(number, 0)
             opened = [self._sections[number] for number in numbers]
         return self._items([section.batches(section.end, prefix) for section in opened], concurrency)
 
@@ -291,7 +291,8 @@ class Journal(Owned):
         with self._lock.exclusive:
             self._check_open()
             if number < self._min_section:
-                raise SectionPruned(number, self._min_section)
+                text = f"section {number} is pruned: the lowest section is {self._min_section}; nothing was appended"
+                raise Misuse(text)
             section = self._sections.get(number)
             if section is None:
                 path, secret = self.path / f"section-{number:020d}-{self._secret}.log", bytes.fromhex(self._secret)

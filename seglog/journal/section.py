@@ -33,8 +33,8 @@ from seglog.errors import (
     FileCorrupt,
     InvalidArgument,
     InvalidEntry,
+    Missing,
     Misuse,
-    NoSuchItem,
     OffsetOverflow,
     TooManyOpenFiles,
     WriterPoisoned,
@@ -155,14 +155,14 @@ class Section(Owned):
                 self._datasync()
 
     def get(self, offset: int, exact: int | None) -> bytes:
-        """Return the data of an item. Raises `NoSuchItem`, `FileCorrupt`, and `InvalidArgument` if `exact` is wrong."""
+        """Return the data of an item. Raises `Missing`, `FileCorrupt`, and `InvalidArgument` if `exact` is wrong."""
         position, end = offset * UNIT_BYTES, self.end
         if not 0 <= position < end:
-            raise NoSuchItem(self.number, offset)
+            raise no_item(self.number, offset)
         read_bytes = _FIRST_READ_BYTES if exact is None else slot_bytes(exact)
         buffer = self._file.read(min(read_bytes, end - position), position)
         if is_mark(buffer, 0, self.number, position, self._secret):
-            raise NoSuchItem(self.number, offset)
+            raise no_item(self.number, offset)
         size = _size_at(buffer, 0)
         if exact is not None and size != exact:
             wanted = f"{len(self.get(offset, None))}, the size of the item at offset {offset} of section {self.number}"
@@ -329,3 +329,7 @@ def _size_at(buffer: bytes, index: int) -> int:
     If less than a size field is left, return 0. The caller then finds that the item goes past the end.
     """
     return int(SIZE.unpack_from(buffer, index)[0]) if len(buffer) - index >= SIZE.size else 0
+
+
+def no_item(section: int, offset: int) -> Missing:
+    return Missing(f"the journal has no item at offset {offset} of section {section}")

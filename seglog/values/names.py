@@ -6,7 +6,7 @@ import re
 
 from seglog.base.arguments import TEXT, taken
 from seglog.base.later import pattern
-from seglog.errors import InvalidTopicName
+from seglog.errors import InvalidName
 
 BRANCH_MARK = "@"
 
@@ -15,12 +15,12 @@ _TOPIC = pattern(f"{_NAME}(?:@{_NAME})?", re.ASCII)
 
 
 def check_topic_name(name: str) -> str:
-    """Return `name`. Raise `InvalidTopicName` for a wrong name, and `InvalidArgument` for a value that is not text.
+    """Return `name`. Raise `InvalidName` for a wrong name, and `InvalidArgument` for a value that is not text.
 
     The pattern has to match the whole name. A `$` would accept a trailing line end.
     """
     if type(name) is not str:
         name = taken("name", name, TEXT)
     if not _TOPIC.fullmatch(name):
-        raise InvalidTopicName(name)
+        raise InvalidName("topic", name, f"NAME or NAME@BRANCH, each {InvalidName.hint}")
     return name

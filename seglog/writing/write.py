@@ -42,7 +42,7 @@ from seglog.engine.entries import (
 from seglog.engine.state import TopicState
 from seglog.errors import (
     ConcurrentModification,
-    HistoryKept,
+    Misuse,
     NoSuchTopic,
     NotTruncatable,
     SeglogError,
@@ -352,7 +352,7 @@ def _check_truncation(state: TopicState, seq: int) -> None:
 
 @change
 def delete_topic(engine: Engine, name: str, position: tuple[int, int, int] | None) -> None:
-    """Delete a topic. Raises `NoSuchTopic`, `ConcurrentModification`, and without a position `HistoryKept`.
+    """Delete a topic. Raises `NoSuchTopic`, `ConcurrentModification`, `Misuse`.
 
     With a position, a topic that changes just now is not deleted: `ConcurrentModification` comes when the change is
     published.
@@ -376,7 +376,7 @@ def delete_topic(engine: Engine, name: str, position: tuple[int, int, int] | Non
         committer.check_open()
         state = engine.state(name)
         if position is None and state.config.keep_history:
-            raise HistoryKept(name)
+            raise history_kept(name)
         is_there = position is None or state.is_at(position)
         entry = TopicDeleteEntry(state, leave, go)
         if is_there:
@@ -399,3 +399,8 @@ def sync_written(engine: Engine) -> None:
     except Exception:
         # The failure has poisoned the writer. No caller waits here to get the error.
         _logger.exception("what was acked at disk may not be durable")
+
+
+def history_kept(topic: str) -> Misuse:
+    hint = "delete its records instead. If the topic has no archive, configure it without keep_history"
+    return Misuse(f"topic {topic} keeps its history, so the log does not delete it", hint=hint)

@@ -115,8 +115,8 @@ def test_the_output_of_every_command_is_as_its_schema_says(run: Run, tmp_path: P
         ("--json", "UsageError", 2),
         ("branch --json", "UsageError", 2),
         ("read --nope --json", "UsageError", 2),
-        ("append t missing --json", "NoSuchFile", 3),
-        ("inspect missing --json", "NoSuchFile", 3),
+        ("append t missing --json", "Missing", 3),
+        ("inspect missing --json", "Missing", 3),
     ],
 )
 def test_an_error_is_one_object_on_standard_error(run: Run, words: str, error: str, code: int) -> None:

@@ -274,7 +274,7 @@ def test_what_others_append_meanwhile_is_not_counted(start: Start) -> None:
         ("POST", "/topics/t/records", b"x", {"Content-Type": "text/html"}, 415, "Refused"),
         ("POST", "/topics/t/records", b"{", {"Content-Type": "application/x-ndjson"}, 400, "InvalidInput"),
         ("POST", "/topics/t/records", b"\x09", {"Content-Type": "application/vnd.seglog.values"}, 400, "InvalidInput"),
-        ("POST", "/topics/-bad/records", b"x", BYTES, 400, "InvalidTopicName"),
+        ("POST", "/topics/-bad/records", b"x", BYTES, 400, "InvalidName"),
         ("POST", "/topics/t/records?durability=x", b"x", BYTES, 400, "InvalidOption"),
         ("POST", "/topics/t/rpc/offload", b"not json", {}, 400, "Misuse"),
         ("POST", "/topics/t/rpc/offload", b'{"up_to": "1"}', {}, 400, "InvalidOption"),

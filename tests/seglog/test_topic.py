@@ -12,8 +12,8 @@ from seglog import (
     FileCorrupt,
     InvalidArgument,
     InvalidLabel,
+    InvalidName,
     InvalidSetting,
-    InvalidTopicName,
     Log,
     LogClosed,
     LogSettings,
@@ -110,7 +110,7 @@ def test_time_never_goes_back(log: Log, clock: HandClock) -> None:
 
 @pytest.mark.parametrize("name", ["", "a b", "a\n", "-a", ".a", "a@", "@a", "a@b@c", "ä", "a" * 129, "a/b", "a@.x"])
 def test_a_bad_name_is_refused(log: Log, name: str) -> None:
-    with pytest.raises(InvalidTopicName):
+    with pytest.raises(InvalidName):
         log.topic(name)
 
 

@@ -234,7 +234,7 @@ def refusals(archive: AnyArchive, log: AnyLog, name: str) -> list[object]:
         (lambda: topic.truncate(1), seglog.NotTruncatable),
         (lambda: topic.truncate(0), seglog.NotTruncatable),
         (lambda: archive.truncate(name, 0), seglog.NotTruncatable),
-        (lambda: archive.open_for_append("a/b"), seglog.InvalidTopicName),
+        (lambda: archive.open_for_append("a/b"), seglog.InvalidName),
         (lambda: topic.truncate(99), seglog.SeqOutOfRange),
         (lambda: topic.append([b"x"], durability="paper"), seglog.InvalidSetting),
         (lambda: topic.append([b"x" * (2**24 + 1)]), seglog.RecordTooLarge),

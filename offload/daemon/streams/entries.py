@@ -22,7 +22,7 @@ import json
 from dataclasses import asdict, fields
 from enum import Enum
 
-from offload.daemon.streams.errors import StreamExists, StreamRefused
+from offload.daemon.streams.errors import StreamRefused, stream_exists
 from offload.daemon.streams.messages import base_type
 from offload.daemon.streams.requests import Create, Fork, expires_ms
 from seglog.base.values import dataclass
@@ -111,18 +111,18 @@ def _check_types(part: Entry | Fork) -> None:
 
 
 def check_same(entry: Entry, request: Create, *, is_closed: bool) -> None:
-    """Raise `StreamExists` if a PUT asks for another configuration than the stream has."""
+    """Raise `StreamRefused` if a PUT asks for another configuration than the stream has."""
     is_inherited = request.fork is not None and request.ttl_s is None and request.expires_at is None
     if request.fork is not None and request.fork != entry.fork:
-        raise StreamExists(entry.path, "it exists, and is no fork of that source at that offset")
+        raise stream_exists(entry.path, "it exists, and is no fork of that source at that offset")
     if (request.fork is None or request.content_type is not None) and (
         base_type(request.type_or_default) != base_type(entry.content_type)
     ):
-        raise StreamExists(entry.path, f"it exists with the content type {entry.content_type}")
+        raise stream_exists(entry.path, f"it exists with the content type {entry.content_type}")
     if not is_inherited and (request.ttl_s != entry.ttl_s or _time(request.expires_at) != _time(entry.expires_at)):
-        raise StreamExists(entry.path, "it exists with another expiry")
+        raise stream_exists(entry.path, "it exists with another expiry")
     if request.is_closed != is_closed:
-        raise StreamExists(entry.path, "it exists and is closed" if is_closed else "it exists and is open")
+        raise stream_exists(entry.path, "it exists and is closed" if is_closed else "it exists and is open")
 
 
 def _time(text: str | None) -> int | None:

@@ -4,7 +4,6 @@ Refused
 └── StreamRefused              what no other class tells: 403 for a lower epoch, 501 for a fork without a remote
     ├── InvalidStreamRequest   400   the path, a header, the query or the body
     ├── NoSuchStream           404
-    ├── StreamExists           409   with another configuration, or as a topic that is no stream
     └── StreamGone             410   deleted, but forks need it
 """
 
@@ -35,11 +34,6 @@ class NoSuchStream(StreamRefused):
         super().__init__(404, f"there is no stream {path}", hint="make it with PUT")
 
 
-class StreamExists(StreamRefused):
-    def __init__(self, path: str, reason: str) -> None:
-        super().__init__(409, f"the stream {path} cannot be made: {reason}")
-
-
 class StreamGone(StreamRefused):
     def __init__(self, path: str) -> None:
         super().__init__(410, f"the stream {path} was deleted, and forks still need its records")
@@ -47,3 +41,8 @@ class StreamGone(StreamRefused):
 
 def offset_gone(offset: str) -> StreamRefused:
     return StreamRefused(410, f"the record before {offset} was truncated", hint="read from -1")
+
+
+def stream_exists(path: str, reason: str) -> StreamRefused:
+    """Return the error of a stream with another configuration, or of a topic that is no stream."""
+    return StreamRefused(409, f"the stream {path} cannot be made: {reason}")

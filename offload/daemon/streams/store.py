@@ -45,9 +45,9 @@ from offload.daemon.streams.entries import Entry, State, check_same, encode_entr
 from offload.daemon.streams.errors import (
     InvalidStreamRequest,
     NoSuchStream,
-    StreamExists,
     StreamGone,
     StreamRefused,
+    stream_exists,
 )
 from offload.daemon.streams.live import Kept, Live, Mark
 from offload.daemon.streams.messages import base_type, is_json
@@ -108,7 +108,7 @@ class Streams:
                 await self._end(entry)
                 entry = self._registry.find(path)
             if entry is not None and entry.state is State.SOFT:
-                raise StreamExists(path, "it was deleted, and forks still need its records")
+                raise stream_exists(path, "it was deleted, and forks still need its records")
             if entry is not None and entry.state is State.LIVE:
                 live = self._kept.get(entry)
                 await live.prepare()
@@ -148,7 +148,7 @@ class Streams:
         if not topic.exists:
             return entry
         if not self._registry.has_left(entry.topic):
-            raise StreamExists(entry.path, f"{entry.topic} is a topic already, and no stream")
+            raise stream_exists(entry.path, f"{entry.topic} is a topic already, and no stream")
         return replace(entry, base=topic.head_seq, own=topic.head_seq)
 
     async def _make(self, entry: Entry, values: list[bytes], request: Create, prefix: bytes = b"") -> Live:
@@ -176,7 +176,7 @@ class Streams:
     async def _make_fork(self, path: str, name: str, request: Create, fork: Fork, body: bytes) -> Live:
         source = await self._source(fork.source, path)
         if request.content_type is not None and base_type(request.content_type) != base_type(source.entry.content_type):
-            raise StreamExists(path, f"its source has the content type {source.entry.content_type}")
+            raise stream_exists(path, f"its source has the content type {source.entry.content_type}")
         values = await records_of(self.service, source.entry.content_type, body)
         last, prefix = await divergence(self.service, source, fork)
         has_expiry = request.ttl_s is not None or request.expires_at is not None
@@ -274,8 +274,8 @@ class Streams:
             yield
 
 
-def _source_gone(fork: str, source: str) -> StreamExists:
-    return StreamExists(fork, f"its source {source} was deleted")
+def _source_gone(fork: str, source: str) -> StreamRefused:
+    return stream_exists(fork, f"its source {source} was deleted")
 
 
 def branch_name(source: Live, name: str) -> str:

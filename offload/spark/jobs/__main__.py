@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields, replace
 from typing import Any
 
-from offload.errors import DamageFound, InvalidOption, blocked_volumes
+from offload.errors import InvalidOption, blocked_volumes, damage_found
 from offload.moment import Moment
 from offload.spark.jobs.compaction import compact
 from offload.spark.jobs.gc_plan import GcPlanResult, plan_gc
@@ -61,7 +61,7 @@ def main(words: Sequence[str] | None = None, spark: Any = None) -> int:
 def _check(result: Any, remote: str) -> None:
     """Raise an error if the job found damage."""
     if isinstance(result, VerifyResult) and result.findings:
-        raise DamageFound(len(result.findings), remote, "keep the objects, and compare with a backup or a replica")
+        raise damage_found(len(result.findings), remote, "keep the objects, and compare with a backup or a replica")
     if isinstance(result, GcPlanResult) and result.blocked:
         raise blocked_volumes(result.blocked)
 

@@ -95,7 +95,7 @@ class AsyncClient:
 
     @checked
     def topic(self, name: str) -> AsyncRemoteTopic:
-        """Return a topic of the daemon, without a request. Raise `InvalidTopicName`."""
+        """Return a topic of the daemon, without a request. Raise `InvalidName`."""
         return AsyncRemoteTopic(self._driver, check_topic_name(name))
 
     @property

@@ -14,7 +14,7 @@ import seglog
 from seglog import (
     InvalidArgument,
     InvalidLabel,
-    InvalidTopicName,
+    InvalidName,
     Log,
     LogSettings,
     NoSuchTopic,
@@ -165,11 +165,11 @@ def test_tags_and_nodes_are_odd(log: Log) -> None:
 def test_topic_names_are_odd(log: Log) -> None:
     """A program uses topic names that are empty, too long, paths, have spaces, NUL or a line end, or look like others.
 
-    Outcome: refused with `InvalidTopicName`; an absent branch is `NoSuchTopic`. No topic is made.
+    Outcome: refused with `InvalidName`; an absent branch is `NoSuchTopic`. No topic is made.
     """
     odd = ("", "a b", "orders ", "orders\n", "a\0b", "a/b", "../a", ".", "@x", "a@", "x" * 129, "ord\u0435rs", "örders")
     for name in odd:
-        with pytest.raises(InvalidTopicName):
+        with pytest.raises(InvalidName):
             log.topic(name).append([b"x"])
     with pytest.raises(NoSuchTopic):
         log.topic("orders@branch").append([b"x"])

@@ -18,9 +18,9 @@ from seglog.errors import (
     FileCorrupt,
     InvalidArgument,
     LogClosed,
-    NoSuchItem,
+    Missing,
+    Misuse,
     OffsetOverflow,
-    SectionPruned,
     TooManyOpenFiles,
     WriterPoisoned,
 )
@@ -132,14 +132,14 @@ def test_a_wrong_exact_size_is_told_apart_from_damage(journal: Journal, exact: i
 
 
 def test_what_is_not_there_is_missing(journal: Journal) -> None:
-    with pytest.raises(NoSuchItem):
+    with pytest.raises(Missing, match="has no item"):
         journal.get(1, 0)
     journal.append(1, b"data")
     journal.sync(1)
     for offset in (1, 2, 2**40):  # 1 is the sync mark
-        with pytest.raises(NoSuchItem):
+        with pytest.raises(Missing, match="has no item"):
             journal.get(1, offset)
-    with pytest.raises(NoSuchItem):
+    with pytest.raises(Missing, match="has no item"):
         journal.replay([1, 2])
     assert list(journal.replay([])) == []
     journal.sync(2)
@@ -327,9 +327,9 @@ def test_pruned_sections_are_gone_for_good(tmp_path: Path) -> None:
         journal.prune(3)
         journal.prune(2)
         assert journal.sections == [3]
-        with pytest.raises(NoSuchItem):
+        with pytest.raises(Missing, match="has no item"):
             journal.get(1, 0)
-        with pytest.raises(SectionPruned) as caught:
+        with pytest.raises(Misuse, match="is pruned") as caught:
             journal.append(2, b"data")
         assert (caught.value.section, caught.value.min_section) == (2, 3)
         journal.append(3, b"more")
@@ -356,7 +356,7 @@ def test_of_two_floors_that_a_crash_left_the_higher_one_counts(tmp_path: Path) -
         (tmp_path / "j" / f"floor-{floor:020d}").touch()
     with Journal(tmp_path / "j", files=UnsyncedFiles()) as journal:
         assert journal.sections == [3]
-        with pytest.raises(SectionPruned):
+        with pytest.raises(Misuse, match="is pruned"):
             journal.append(2, b"data")
     assert [path.name for path in (tmp_path / "j").glob("floor-*")] == [f"floor-{3:020d}"]
 
@@ -680,7 +680,7 @@ def test_a_journal_is_what_a_dictionary_of_lists_is(
         if name == "append":
             section, data = int(values[0]), bytes(values[1])  # type: ignore[arg-type]
             if section < floor:
-                with pytest.raises(SectionPruned):
+                with pytest.raises(Misuse, match="is pruned"):
                     journal.append(section, data)
                 continue
             offset = journal.append(section, data)
@@ -720,7 +720,7 @@ def test_what_is_pruned_stays_so_in_later_lives(tmp_path: Path) -> None:
         with Journal(tmp_path / "j") as journal:
             assert journal.sections == [3]
             for section in (0, 1, 2):
-                with pytest.raises(SectionPruned):
+                with pytest.raises(Misuse, match="is pruned"):
                     journal.append(section, b"again")
             journal.append(3, b"y")
     names = sorted(path.name for path in (tmp_path / "j").iterdir())
@@ -731,7 +731,7 @@ def test_a_floor_above_all_sections_is_kept_too(tmp_path: Path) -> None:
     with Journal(tmp_path / "j") as journal:
         journal.prune(5)
         journal.prune(9)
-    with Journal(tmp_path / "j") as journal, pytest.raises(SectionPruned):
+    with Journal(tmp_path / "j") as journal, pytest.raises(Misuse, match="is pruned"):
         journal.append(8, b"x")
     assert [path.name for path in (tmp_path / "j").glob("floor-*")] == [f"floor-{9:020d}"]
 
@@ -757,7 +757,7 @@ def test_a_prune_that_failed_is_finished_by_the_next_one(tmp_path: Path, only: s
             assert journal.sections == [3]
         with Journal(tmp_path / str(at)) as journal:
             assert journal.sections == [3]
-            with pytest.raises(SectionPruned):
+            with pytest.raises(Misuse, match="is pruned"):
                 journal.append(2, b"x")
 
 
@@ -797,5 +797,5 @@ def test_a_prune_makes_room_on_a_full_disk(tmp_path: Path) -> None:
         assert journal.sections == []
         files.is_full = False
         journal.prune(4)  # a retry: only the floor remains to write
-    with Journal(tmp_path / "j") as journal, pytest.raises(SectionPruned):
+    with Journal(tmp_path / "j") as journal, pytest.raises(Misuse, match="is pruned"):
         journal.append(3, b"x")

@@ -18,7 +18,7 @@ from offload.daemon.streams import live as live_module
 from offload.daemon.streams import store, stream_endpoint
 from offload.daemon.streams.appends import append
 from offload.daemon.streams.entries import Entry, State, decode_entry
-from offload.daemon.streams.errors import NoSuchStream, StreamExists, StreamGone, StreamRefused
+from offload.daemon.streams.errors import NoSuchStream, StreamGone, StreamRefused
 from offload.daemon.streams.live import Live
 from offload.daemon.streams.reads import is_news, next_piece, read_piece
 from offload.daemon.streams.registry import Registry
@@ -70,7 +70,7 @@ def test_a_source_that_is_deleted_while_a_fork_is_made_gives_no_fork_without_its
             monkeypatch.setattr(store, "divergence", then_delete)
             await streams.create("source", _TEXT, b"inherited")
             wanted = create_of({"stream-forked-from": "/streams/source"})
-            with pytest.raises(StreamExists, match="its source source was deleted"):
+            with pytest.raises(StreamRefused, match="its source source was deleted"):
                 await streams.create("fork", wanted, b"")
             with pytest.raises(NoSuchStream):
                 await streams.find("fork")

@@ -100,7 +100,7 @@ def test_a_topic_that_is_no_stream_never_becomes_one(daemon: ServedDirectory) ->
     daemon.append("mine", b"record")
     assert daemon.ask("GET", "/streams/mine")[0] == 404
     status, body, _ = put(daemon, "/streams/mine")
-    assert (status, json.loads(body)["title"]) == (409, "StreamExists")
+    assert (status, json.loads(body)["title"]) == (409, "StreamRefused")
     assert daemon.ask("DELETE", "/streams/mine")[0] == 404
     assert daemon.values("mine") == ["record"]
 
