@@ -16,11 +16,8 @@
     │   ├── TagExists
     │   ├── VolumeHasName        the branch was renamed: a volume has one name
     │   ├── HistoryCollected     GC has passed commits while they were looked at
-    │   ├── VolumeCollected      it took so long to name a new volume that GC had taken it
     │   ├── PinLost              a lease had ended before it was renewed
-    │   ├── NotUndone            what an operation made is not there any more
-    │   ├── NotTakenBack         a commit that took records away cannot be undone, or took none that can come back
-    │   ├── PlanOutgrown         something needs objects of a plan of GC now
+    │   ├── NotUndone            what an operation made is not there any more, or its records do not come back
     │   └── RecordsGone          some records that an undo would bring back are in no object any more
     ├── Missing              the caller asked for what is not there      exit 3
     │   ├── NoSuchObject         the store has nothing under a key
@@ -45,7 +42,6 @@
         ├── InvalidKey
         ├── ChecksumNotKept      a store does not know the kind of checksum that was asked for
         ├── InvalidRemote        a remote URL that names no place
-        ├── InvalidTenant        no name of a tenant
         └── InvalidTarget
 
 Each class says what happened. `hint`, if there is one, says what to do next.
@@ -53,8 +49,8 @@ Each class says what happened. `hint`, if there is one, says what to do next.
 
 from __future__ import annotations
 
-import reprlib
 from datetime import UTC, datetime
+from typing import Self
 
 from seglog.base import errors as base
 from seglog.base.errors import (
@@ -95,7 +91,6 @@ __all__ = [
     "InvalidObject",
     "InvalidRemote",
     "InvalidTarget",
-    "InvalidTenant",
     "KeyChanged",
     "KeyTaken",
     "LocalCatalogUnavailable",
@@ -108,21 +103,18 @@ __all__ = [
     "NoSuchTag",
     "NoSuchTopic",
     "NotOffered",
-    "NotTakenBack",
     "NotUndone",
     "OpenedByParent",
     "OutOfWindow",
     "OutcomeUnknown",
     "Outdated",
     "PinLost",
-    "PlanOutgrown",
     "RecordsGone",
     "SeglogError",
     "StoreUnreachable",
     "TagExists",
     "Unavailable",
     "UnnamableBranch",
-    "VolumeCollected",
     "VolumeHasName",
 ]
 
@@ -234,23 +226,13 @@ class TagExists(Conflict, CatalogError):
 
 
 class HistoryCollected(Conflict, CatalogError):
-    """GC has passed the oldest commits of a history while a caller looked at it. The history now begins later."""
+    """GC has passed the oldest commits of a history while a caller looked at it, or a volume before it had a name."""
 
     vid: object
     lsn: int
     boundary: int
     message = "GC deleted lsn {lsn} of volume {vid} during the call: the kept history now begins with lsn {boundary}"
     hint = "run the same command again"
-
-
-class VolumeCollected(Conflict, CatalogError):
-    """The caller named a new volume later than GC's grace period, and GC has collected the volume as garbage."""
-
-    topic: str
-    branch: str
-    vid: object
-    message = "{topic}@{branch} was not created: GC deleted its volume {vid} before the volume had a name"
-    hint = "run the same command again: it creates another volume"
 
 
 class PinLost(Conflict, CatalogError):
@@ -261,20 +243,6 @@ class PinLost(Conflict, CatalogError):
     hint = "read again, from a state that is still kept"
 
 
-class PlanOutgrown(Conflict, CatalogError):
-    """Something needs `count` objects of a plan now. `key` is the first one."""
-
-    def __init__(self, number: int, count: int, key: str) -> None:
-        objects = "1 object" if count == 1 else f"{count:,} objects"
-        self._tell(
-            f"plan {number} names {objects} that something may need now, such as {key}; nothing was deleted",
-            hint=f"`seglog gc explain {key}` says why, and `seglog gc` deletes only the rest",
-        )
-        self.number = number
-        self.count = count
-        self.key = key
-
-
 class NotUndone(Conflict, CatalogError):
     """`number` is the operation's, or None if there is no operation to undo."""
 
@@ -282,14 +250,13 @@ class NotUndone(Conflict, CatalogError):
         told = "nothing was undone" if number is None else f"operation {number} cannot be undone"
         self._tell(f"{told}: {reason}", hint=hint)
         self.number = number
+        self.reason = reason
 
-
-class NotTakenBack(Conflict, CatalogError):
-    name: str
-    lsn: int
-    reason: str
-    hint: str | None = None
-    message = "lsn {lsn} of {name} cannot be undone: {reason}; nothing was changed"
+    @classmethod
+    def of_commit(cls, name: str, lsn: int, reason: str, hint: str | None = None) -> Self:
+        """Return the error of a commit that took records away and cannot be undone, or took none that can come back."""
+        text = f"lsn {lsn} of {name} cannot be undone: {reason}; nothing was changed"
+        return cls.told(text, hint, {"number": None, "reason": reason})
 
 
 class RecordsGone(Conflict, CatalogError):
@@ -413,15 +380,6 @@ class InvalidRemote(Misuse, CatalogError):
     reason: str
     message = "{url!r} is not a remote: {reason}"
     hint = "use s3://bucket/prefix, file:///an/absolute/path, or https://host:7373 of a proxy"
-
-
-class InvalidTenant(Misuse, CatalogError):
-    def __init__(self, name: str, reason: str) -> None:
-        self._tell(
-            f"{reprlib.repr(name)} is {reason}",
-            hint="1 to 63 characters of a-z 0-9 _ -, the first and the last a letter or digit; some names are reserved",
-        )
-        self.name = name
 
 
 class ChecksumNotKept(Misuse, CatalogError):

@@ -27,7 +27,7 @@ from itertools import islice
 
 from pyroaring import BitMap
 
-from catalog.errors import NotTakenBack
+from catalog.errors import NotUndone
 from catalog.format.commit import Bounds, Commit, CommitKind, Deletions, ForkPoint, Restored, SegmentView
 from catalog.format.encoding import StoredCommit
 from catalog.format.ids import Sid
@@ -107,7 +107,7 @@ def plan_undo(
 ) -> UndoPlan:
     """Return the plan to undo a commit. `later` are oldest first. The objects of `missing` cannot be read.
 
-    Raise `NotTakenBack` if the commit takes no records away, or its seqs are in use again. `name` is for the message.
+    Raise `NotUndone` if the commit takes no records away, or its seqs are in use again. `name` is for the message.
     """
     commit = undone.commit
     undos = [(by.lsn, undo) for by in later if (undo := by.restored) is not None]
@@ -135,12 +135,14 @@ def plan_undo(
 
 def _check(name: str, commit: Commit, later: Sequence[Commit], undone_by: int) -> None:
     if commit.kind not in TAKES_AWAY:
-        raise NotTakenBack(name, commit.lsn, f"a commit of kind {commit.kind.name.lower()} takes no records away")
+        raise NotUndone.of_commit(
+            name, commit.lsn, f"a commit of kind {commit.kind.name.lower()} takes no records away"
+        )
     if commit.truncate_from is None or undone_by:
         return
     reused = next((newer for newer in later if newer.bounds.head_seq >= commit.truncate_from), None)
     if reused is not None:
-        raise NotTakenBack(
+        raise NotUndone.of_commit(
             name,
             commit.lsn,
             f"lsn {reused.lsn} has new records with the seqs from {commit.truncate_from} on",

@@ -31,7 +31,7 @@ from enum import IntEnum
 from fnmatch import fnmatchcase
 from typing import Any, Final
 
-from catalog.errors import InvalidTenant
+from catalog.errors import InvalidName
 from catalog.tenants.names import check_tenant
 from offload.errors import Misuse, NotAllowed, OffloadError, Refused
 from seglog.base.values import dataclass
@@ -217,7 +217,7 @@ def _parsed(line: bytes, file: str, number: int) -> tuple[bytes, Rights]:
 def _check_tenant(name: str, file: str, number: int) -> None:
     try:
         check_tenant(name)
-    except InvalidTenant as error:
+    except InvalidName as error:
         raise InvalidTokens(file, number, f"{name[:80]!r} is no name of a tenant") from error
 
 

@@ -18,14 +18,14 @@ from dataclasses import field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
-from catalog.errors import InvalidTenant
+from catalog.errors import InvalidName
 from catalog.format.checksum import ChecksumKind
 from catalog.format.commit import Codec
 from catalog.tenants.names import check_tenant
 from catalog.tenants.policies import Partition, TenantRole
 from seglog.base.later import pattern
 from seglog.base.values import dataclass
-from seglog.errors import InvalidName, InvalidSetting
+from seglog.errors import InvalidSetting
 from seglog.files.directory import default_toml, read_sections
 from seglog.values.config import (
     NO_VARIABLES,
@@ -361,7 +361,7 @@ class TenantSettings:
         try:
             if self.name:
                 check_tenant(self.name)
-        except InvalidTenant as error:
+        except InvalidName as error:
             raise InvalidSetting("tenant.name", str(error)) from error
         if self.role_arn and not ROLE_ARN.fullmatch(self.role_arn):
             raise InvalidSetting("tenant.role_arn", f"{self.role_arn!r} is not of the form {ROLE_ARN_FORM}")

@@ -19,7 +19,7 @@ from typing import Any
 
 import pytest
 
-from catalog.errors import InvalidTenant
+from catalog.errors import InvalidName
 from catalog.tenants.names import RESERVED, check_tenant
 from catalog.tenants.policies import TenantRole, bucket_policy, tenant_policy
 from offload.settings import SETTINGS, read_settings
@@ -464,5 +464,5 @@ NO_NAMES = ["Acme", "a/b", "acme\n", "acme\nx", "-acme", "*", "", "ä", "a" * 64
 def test_a_policy_is_refused_for_what_is_no_tenants_name(tenant: str) -> None:
     done = run("localstack/policy.sh", "reader", tenant, "archive")
     assert (done.returncode, done.stdout) == (2, "")
-    with pytest.raises(InvalidTenant):
+    with pytest.raises(InvalidName):
         check_tenant(tenant)

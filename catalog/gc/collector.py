@@ -90,7 +90,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Collection
 
-from catalog.errors import Conflict, KeyChanged, Missing, NoSuchObject, PlanOutgrown
+from catalog.errors import Conflict, KeyChanged, Missing, NoSuchObject
 from catalog.format.ids import Sid
 from catalog.format.keys import Key, plan_key
 from catalog.gc.execution import Execution, Note
@@ -221,7 +221,7 @@ class Collector:
         return report
 
     def _check_not_outgrown(self, plan: Plan, marker: Marker, attempts: Collection[Sid], report: GcReport) -> None:
-        """Raise `PlanOutgrown` if GC keeps an object of the plan now. Count the objects in `report`."""
+        """Raise `Conflict` if GC keeps an object of the plan now. Count the objects in `report`."""
         count, first = 0, ""
         for page in pages_of(self._store, plan):
             for garbage in page:
@@ -230,7 +230,11 @@ class Collector:
                 report.planned += garbage.counts
                 report.planned_bytes += sum(size for _, size in garbage.segments)
         if count:
-            raise PlanOutgrown(plan.number, count, first)
+            objects = "1 object" if count == 1 else f"{count:,} objects"
+            text = (
+                f"plan {plan.number} names {objects} that something may need now, such as {first}; nothing was deleted"
+            )
+            raise Conflict(text, hint=f"`seglog gc explain {first}` says why, and `seglog gc` deletes only the rest")
 
     def explain(self, key: Key) -> Explanation:
         """Explain why GC keeps an object, or that it would go (`catalog.gc.explanation`). Changes nothing.

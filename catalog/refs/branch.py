@@ -51,6 +51,7 @@ from typing import TypeVar
 
 from catalog.errors import (
     BranchExists,
+    HistoryCollected,
     KeyChanged,
     Missing,
     NoSuchBranch,
@@ -61,7 +62,6 @@ from catalog.errors import (
     OutOfWindow,
     Unavailable,
     UnnamableBranch,
-    VolumeCollected,
     VolumeHasName,
 )
 from catalog.format.commit import ForkPoint
@@ -156,7 +156,7 @@ class Branches:
         If `main` exists and `parent` is None, return the existing volume.
 
         Raises `BranchExists` and `OutcomeUnknown`. Raises `NoSuchObject` if the fork point's commit is not there, and
-        `OutOfWindow` if its state is not kept any more. Raises `VolumeCollected` if the call took longer than GC's
+        `OutOfWindow` if its state is not kept any more. Raises `HistoryCollected` if the call took longer than GC's
         grace.
         """
         current = self._refs.read_current(ref_key(topic, branch))
@@ -174,7 +174,7 @@ class Branches:
     def give(self, control: Control, *, message: str = "") -> None:
         """Give a volume that its maker has filled the name in its `control`. It has no parent.
 
-        Raises `BranchExists`, and `VolumeCollected` if its making took longer than GC's grace.
+        Raises `BranchExists`, and `HistoryCollected` if its making took longer than GC's grace.
         """
         current = self._refs.read_current(ref_key(control.topic, control.branch))
         if self._name(control, message, current) != control.vid:
@@ -406,7 +406,8 @@ class Branches:
             self.take_back(topic, branch, ref.vid, now_ms=now_ms)
         except (Unavailable, NoSuchBucket, KeyChanged) as trouble:
             raise OutcomeUnknown(key, str(trouble), _unknown_fork(control)) from trouble
-        raise VolumeCollected(topic, branch, ref.vid)
+        told = f"{topic}@{branch} was not created: GC deleted its volume {ref.vid} before the volume had a name"
+        raise HistoryCollected.told(told, "run the same command again: it creates another volume", {"vid": ref.vid})
 
     def _give(
         self,

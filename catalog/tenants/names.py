@@ -11,7 +11,9 @@ TENANT-3  No name is the first segment of a key that seglog makes. So a store at
 
 from __future__ import annotations
 
-from catalog.errors import InvalidArgument, InvalidTenant
+import reprlib
+
+from catalog.errors import InvalidArgument, InvalidName
 from seglog.base.later import pattern
 
 KEY_FOLDERS = frozenset({"cold", "doctor", "gc", "oplog", "pins", "refs", "tags"})
@@ -26,11 +28,11 @@ _BASE_MAX = 512  # S3 takes keys of 1,024 bytes, and the longest key of a store 
 
 
 def check_tenant(name: str) -> str:
-    """Return `name` if it is the name of a tenant (TENANT-1). Otherwise raise `InvalidTenant`."""
+    """Return `name` if it is the name of a tenant (TENANT-1). Otherwise raise `InvalidName`."""
     if not _TENANT.fullmatch(name):
-        raise InvalidTenant(name, "not a tenant's name")
+        raise _invalid(name, "not a tenant's name")
     if name in RESERVED:
-        raise InvalidTenant(name, "reserved: seglog's own keys begin with it")
+        raise _invalid(name, "reserved: seglog's own keys begin with it")
     return name
 
 
@@ -50,5 +52,10 @@ def check_base(base: str) -> str:
 
 
 def prefix_of(tenant: str, base: str = "") -> str:
-    """Return the prefix of the tenant's keys: `base/tenant/`. Raises `InvalidTenant` and `InvalidArgument`."""
+    """Return the prefix of the tenant's keys: `base/tenant/`. Raises `InvalidName` and `InvalidArgument`."""
     return f"{check_base(base)}{check_tenant(tenant)}/"
+
+
+def _invalid(name: str, reason: str) -> InvalidName:
+    hint = "1 to 63 characters of a-z 0-9 _ -, the first and the last a letter or digit; some names are reserved"
+    return InvalidName.told(f"{reprlib.repr(name)} is {reason}", hint, {"kind": "tenant", "name": name})

@@ -178,7 +178,7 @@ def tenant_policy(
     """Return the policy of a tenant's role. It serves as a policy of an IAM role or user, and as a session policy.
 
     `base` is the prefix that all tenants have in common. `kms_key` is the ARN of the tenant's own key.
-    Raises `InvalidTenant` and `InvalidArgument`.
+    Raises `InvalidName` and `InvalidArgument`.
     """
     key = None if kms_key is None else _check_kms_key(kms_key, partition)
     return _policy(_arn(bucket, partition), prefix_of(tenant, base), role, key, _block(conditions))

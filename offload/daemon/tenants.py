@@ -301,7 +301,7 @@ class Tenants:
     def _settings_of(self, tenant: Tenant) -> Settings:
         """Return the settings of a tenant.
 
-        Raises `InvalidRemote`, `InvalidSetting`, `InvalidTenant`, `UnsafeDirectory`, and `Misuse` for a shared remote.
+        Raises `InvalidRemote`, `InvalidSetting`, `InvalidName`, `UnsafeDirectory`, and `Misuse` for a shared remote.
         """
         check_tenant(tenant.name)
         check_directory(tenant.directory)

@@ -64,7 +64,7 @@ def policy(
 ) -> TenantPolicy:
     """Return the policy of a tenant's role, or with `session_tags` the policy that all tenants share.
 
-    Raises `Misuse`, `InvalidTenant` and `InvalidArgument`.
+    Raises `Misuse`, `InvalidName` and `InvalidArgument`.
     """
     parsed = [Condition.parse(text) for text in conditions]
     if not session_tags:
@@ -161,7 +161,7 @@ class Asked:
 def credentials(request: Asked, settings: Settings, url: str | None) -> TenantGrant:
     """Ask STS for credentials of a tenant, which may do no more than its role does on the prefix behind `url`.
 
-    Raises `Misuse`, `InvalidTenant`, `InvalidArgument`, `AccessDenied` and `StoreUnreachable`.
+    Raises `Misuse`, `InvalidName`, `InvalidArgument`, `AccessDenied` and `StoreUnreachable`.
     """
     from offload.tenants.access import TenantAccess, policy_text
     from offload.tenants.credentials import assume_role
@@ -261,7 +261,7 @@ class TenantDeleted:
 def check_remote_of(name: str, url: str) -> None:
     """Raise `Misuse` unless the remote belongs to the tenant: its last segment is the name.
 
-    Raises `InvalidTenant`.
+    Raises `InvalidName`.
     """
     path = split_remote(url).path.strip("/")
     if path.rpartition("/")[2] != check_tenant(name):

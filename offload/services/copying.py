@@ -13,7 +13,7 @@ moves bytes:
 Whoever sees the name sees all records, because the name comes last. A record keeps its frame, and with it its seq,
 time, tag and node. A record that is left out becomes a tombstone, as in a compaction, and the past of the new topic has
 none of them. The commits have the mark of a load, so the first append takes the topic over (LOAD-4). The copy has to be
-made within GC's grace, as a load has. Otherwise it ends with `VolumeCollected`.
+made within GC's grace, as a load has. Otherwise it ends with `HistoryCollected`.
 """
 
 from __future__ import annotations

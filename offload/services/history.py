@@ -294,7 +294,7 @@ class HistoryService(Owned):
             message: What the new commit says.
 
         Raises:
-            NotTakenBack: The commit took nothing that an undo can bring back.
+            NotUndone: The commit took nothing that an undo can bring back.
             RecordsGone: Some of the records are gone, and `partial` was not given.
             OutOfWindow: GC does not keep the state before the commit.
             NoSuchTopic, NoSuchBranch: There is none here and in the remote.

@@ -44,7 +44,7 @@ from functools import partial as given
 from pyroaring import BitMap
 
 from catalog import CommitKind, ForkPoint, PastCommit, SegmentView, Sid, Snapshot, Vid, timeline
-from catalog.errors import CatalogError, NoSuchObject, NotTakenBack, OutOfWindow, RecordsGone
+from catalog.errors import CatalogError, NoSuchObject, NotUndone, OutOfWindow, RecordsGone
 from catalog.format import keys
 from catalog.format.encoding import StoredCommit
 from catalog.history import History, retry_if_collected
@@ -149,7 +149,7 @@ class Undoing:
     def run(self, name: str, lsn: int, vid: Vid | None, *, partial: bool, message: str) -> Undone:
         """Undo the commit with that LSN in the topic's history, of the volume `vid` if it is given (BACK-5).
 
-        Raises `NotTakenBack`, `RecordsGone` unless `partial`, `OutOfWindow` if the state before the commit is gone, and
+        Raises `NotUndone`, `RecordsGone` unless `partial`, `OutOfWindow` if the state before the commit is gone, and
         what `Archive.offload` raises. After an error, the caller repeats the call.
         """
         self._log.check_writable()
@@ -211,12 +211,12 @@ class Undoing:
     def _look(self, name: str, lsn: int, vid: Vid | None) -> tuple[_Removal, UndoPlan]:
         """Return a plan from the newest state in the remote.
 
-        Raises `NotTakenBack` if this directory has new records with the seqs of truncated ones.
+        Raises `NotUndone` if this directory has new records with the seqs of truncated ones.
         """
         removal, plan = retry_if_collected(lambda: self._history(name), lambda now: self._planned(name, lsn, vid, now))
         cut = removal.past.commit.truncate_from
         if cut is not None and not plan.undone_by and self._head_here(name) >= cut:
-            raise NotTakenBack(
+            raise NotUndone.of_commit(
                 name,
                 lsn,
                 f"new records have the seqs from {cut} on",
@@ -364,7 +364,7 @@ class Undoing:
 
 
 def _meant(name: str, lsn: int, history: History) -> PastCommit | None:
-    """Return the commit that an LSN without its volume means (BACK-5). Raises `NotTakenBack` if that may be two."""
+    """Return the commit that an LSN without its volume means (BACK-5). Raises `NotUndone` if that may be two."""
     own = history.at_lsn(lsn)
     if own is None or sum(span.first_lsn <= lsn <= span.last_lsn for span in history.spans) == 1:
         return own
@@ -374,7 +374,7 @@ def _meant(name: str, lsn: int, history: History) -> PastCommit | None:
     if len(candidates) > 1:
         commands = (f"`seglog undo {name} lsn:{lsn}@{past.commit.vid}`" for past in candidates)
         reason = "an earlier undo took back the commit of that number that the branch inherited"
-        raise NotTakenBack(name, lsn, reason, f"{' or '.join(commands)} says which of them is meant")
+        raise NotUndone.of_commit(name, lsn, reason, f"{' or '.join(commands)} says which of them is meant")
     return candidates[0] if candidates else own
 
 
@@ -387,7 +387,7 @@ def _later(history: History, past: PastCommit) -> Iterator[PastCommit]:
 
 
 def _check(name: str, lsn: int, plan: UndoPlan, *, partial: bool) -> None:
-    """Raise `RecordsGone` unless the caller takes a part, and `NotTakenBack` if no record comes back."""
+    """Raise `RecordsGone` unless the caller takes a part, and `NotUndone` if no record comes back."""
     gone = count(plan.gone)
     if gone and not (partial and plan.back):
         raise RecordsGone(name, lsn, gone, first_ranges(plan.gone, _NAMED_RANGES), is_all=not plan.back)
@@ -395,9 +395,9 @@ def _check(name: str, lsn: int, plan: UndoPlan, *, partial: bool) -> None:
         return
     if plan.away:
         by = ", ".join(f"lsn {taker}" for taker in plan.taken_by)
-        raise NotTakenBack(name, lsn, f"{by} took its records as well", f"first undo {by}")
+        raise NotUndone.of_commit(name, lsn, f"{by} took its records as well", f"first undo {by}")
     if plan.undone_by or not plan.names_records:
-        raise NotTakenBack(name, lsn, "the topic shows all its records")
+        raise NotUndone.of_commit(name, lsn, "the topic shows all its records")
 
 
 def _is_undone(plan: UndoPlan) -> bool:

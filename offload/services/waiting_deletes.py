@@ -22,7 +22,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from catalog import Commit, CommitKind
-from catalog.errors import Missing, NotTakenBack
+from catalog.errors import Missing, NotUndone
 from catalog.undo_plan import TAKES_AWAY
 from offload.read.deletes import entries_taken
 from offload.services.direct_commits import DirectCommits
@@ -52,7 +52,7 @@ class WaitingDeletes:
     def run(self, name: str, number: int | None, *, partial: bool, message: str) -> Undone:
         """Undo the delete with that number, or with None the newest one that waits and took a record.
 
-        Raises `DeleteNotUndone`, also in place of `NotTakenBack`, and what else `Undoing.run` raises.
+        Raises `DeleteNotUndone`, also in place of `NotUndone`, and what else `Undoing.run` raises.
         """
         self._log.check_writable()
         topic = self._log.get_topic(name)
@@ -64,7 +64,7 @@ class WaitingDeletes:
                 raise DeleteNotUndone(name, f"delete {op.op} has no commit, because other changes took its records")
             try:
                 return Undoing(self._parts).run(name, commit.lsn, commit.vid, partial=partial, message=message)
-            except NotTakenBack as refused:  # but the offload has changed the remote
+            except NotUndone as refused:  # but the offload has changed the remote
                 reason = f"delete {op.op} has its commit now, and lsn:{commit.lsn} cannot be undone: {refused.reason}"
                 raise DeleteNotUndone(name, reason, refused.hint) from refused
 

@@ -49,7 +49,7 @@ class GrantedCredentials:
 def access_of(settings: Settings, url: str | None) -> TenantAccess | None:
     """Return the access of a data directory whose remote is `url`; None if it has no role, or no remote in S3.
 
-    Raises `InvalidSetting`, `InvalidTenant`, `InvalidArgument` and `Misuse`.
+    Raises `InvalidSetting`, `InvalidName`, `InvalidArgument` and `Misuse`.
     """
     tenant = settings.tenant
     parts = split_remote(url or "")

@@ -15,7 +15,7 @@ from blake3 import blake3
 from pyroaring import BitMap
 
 from catalog.checkpointer import make_checkpoint
-from catalog.errors import Diverged, InvalidObject, NoSuchObject, NotTakenBack, OutOfWindow
+from catalog.errors import Diverged, InvalidObject, NoSuchObject, NotUndone, OutOfWindow
 from catalog.format.commit import Codec, Commit, CommitKind, Deletions, ForkPoint, SegmentRef, SegmentView
 from catalog.format.control import DEAD, Control, Fork, Mark, Pin, Ref, Tag
 from catalog.format.encoding import encode_commit
@@ -393,7 +393,7 @@ class World:
         before = volumes.snapshot(branch.vid, lsn - 1)
         try:
             plan = plan_undo("t", before, undone, [each.commit for each in later], branch.tip, _all_live)
-        except NotTakenBack:
+        except NotUndone:
             return
         if count_of(plan.back):
             commit = self.commit(branch, CommitKind.RESTORE, bounds=plan.bounds, restored=plan.restored)

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from catalog import schema_pb2 as pb
-from catalog.errors import InvalidKey, InvalidName, InvalidObject, InvalidRemote, InvalidTenant, NotUndone
+from catalog.errors import InvalidKey, InvalidName, InvalidObject, InvalidRemote, NotUndone
 from catalog.format import keys, small_objects
 from catalog.format.envelope import MessageType, wrap
 from catalog.format.ids import Sid, Vid
@@ -66,7 +66,7 @@ def stays(prefix: str, key: str) -> bool:
 def refused(call: Callable[..., Any], *arguments: Any) -> bool:
     try:
         call(*arguments)
-    except (InvalidKey, InvalidName, InvalidRemote, InvalidTenant):
+    except (InvalidKey, InvalidName, InvalidRemote):
         return True
     return False
 

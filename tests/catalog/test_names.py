@@ -11,6 +11,7 @@ from catalog.checkpointer import make_checkpoint
 from catalog.errors import (
     BranchExists,
     CatalogError,
+    HistoryCollected,
     KeyChanged,
     KeyTaken,
     NoSuchBranch,
@@ -24,7 +25,6 @@ from catalog.errors import (
     StoreUnreachable,
     TagExists,
     UnnamableBranch,
-    VolumeCollected,
 )
 from catalog.format.commit import ForkPoint
 from catalog.format.control import Boundary
@@ -223,7 +223,7 @@ def test_a_volume_that_gc_took_while_its_name_was_made_is_no_branch(store: Memor
                 store.delete(control_key(fork))
             super().put_new(key, body)
 
-    with pytest.raises(VolumeCollected, match="orders@half"):
+    with pytest.raises(HistoryCollected, match="orders@half"):
         branches_of(Stalled(store)).create("orders", "half", ForkPoint(main, 2), now_ms=NOW_MS)
     assert names(store, deleted=True) == ["main"]
     branches_of(store).create("orders", "half", ForkPoint(main, 2), now_ms=NOW_MS)

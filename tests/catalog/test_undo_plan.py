@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 
 from pyroaring import BitMap
 
-from catalog.errors import NotTakenBack
+from catalog.errors import NotUndone
 from catalog.format.commit import Bounds, Commit, CommitKind, Deletions, ForkPoint, SegmentRef, SegmentView
 from catalog.format.encoding import StoredCommit, commit_hash, decode_commit, decode_views, encode_commit
 from catalog.format.ids import Sid
@@ -190,7 +190,7 @@ class World:
         start = step.stored.commit.truncate_from
         try:
             plan = self._plan(step, commits)
-        except NotTakenBack:
+        except NotUndone:
             assert start is not None
             assert any(each.bounds.head_seq >= start for each in commits)
             return

@@ -41,7 +41,7 @@ import pytest
 import offload
 import seglog
 from catalog import ForkPoint, Volumes
-from catalog.errors import Diverged, NotTakenBack
+from catalog.errors import Diverged, NotUndone
 from catalog.objects.memory import MemoryStore
 from catalog.undo_plan import TAKES_AWAY
 from offload import OffloadSettings
@@ -406,7 +406,7 @@ class World:
         undone = [past.commit.restored.undone for past in history.commits(name) if past.commit.restored]
         self.note_writer(name)
         if is_plain and any(each.lsn == lsn and each.vid != vid for each in undone):  # or it may mean two (BACK-5)
-            with pytest.raises(NotTakenBack, match="an earlier undo"):
+            with pytest.raises(NotUndone, match="an earlier undo"):
                 history.undo_removal(name, lsn)
             is_plain = False
         if is_plain and self.chance.random() < 0.5:
@@ -458,7 +458,7 @@ class World:
                 archive.truncate(name, cut)
         except Diverged:
             self.made["refused beside another writer"] += 1
-        except NotTakenBack:
+        except NotUndone:
             if back:
                 raise
         if log.has_topic(name):

@@ -27,7 +27,7 @@ import pytest
 import offload
 import seglog
 from catalog import CommitKind, ForkPoint, Volumes
-from catalog.errors import Diverged, NotTakenBack
+from catalog.errors import Diverged, NotUndone
 from catalog.objects.memory import MemoryStore
 from catalog.objects.wrapped import WrappedStore
 from offload import OffloadSettings
@@ -131,7 +131,7 @@ class _Directory:
                 lsn, vid = deleted.point.lsn, deleted.point.vid
                 try:
                     self.archive.history.undo_removal("t", lsn, vid)
-                except NotTakenBack:  # the delete took nothing that was left
+                except NotUndone:  # the delete took nothing that was left
                     continue
                 self.store.one_in = 0
                 done = self.archive.history.undo_removal("t", lsn, vid)

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from catalog import Volumes
-from catalog.errors import PlanOutgrown
+from catalog.errors import Conflict
 from catalog.format.keys import plan_of, plans_prefix
 from catalog.gc.collector import Collector, GcPolicy
 from catalog.objects.base import ObjectStore
@@ -109,7 +109,7 @@ def _mark(directory: Directory) -> object:
 
 def _sweep(directory: Directory) -> object:
     number = max(filter(None, map(plan_of, directory.world.objects.list(plans_prefix()))), default=1)
-    with suppress(PlanOutgrown):  # a name that came later keeps its objects back one by one
+    with suppress(Conflict):  # a name that came later keeps its objects back one by one
         _collector(directory).apply(number)
     return "swept"
 

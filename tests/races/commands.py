@@ -57,7 +57,7 @@ def _apply_the_plan(daemon: Daemon) -> object:
     answer = daemon.ask(rpc("/rpc/gc/apply", number=number, retain="0", grace="0"))
     # A name that is put after the look of GC keeps its objects back one by one.
     told = _status(answer)
-    return "done" if told in ([409, "PlanOutgrown"], [200, {}, ""]) else told
+    return "done" if told in ([409, "Conflict"], [200, {}, ""]) else told
 
 
 def _release_the_lease(daemon: Daemon) -> object:

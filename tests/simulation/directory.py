@@ -29,11 +29,11 @@ from catalog.errors import (
     BranchExists,
     Diverged,
     Fenced,
+    HistoryCollected,
     Missing,
     NoSuchBranch,
     NoSuchObject,
     OutOfWindow,
-    VolumeCollected,
 )
 from catalog.format.control import DEAD
 from catalog.format.encoding import StoredCommit, decode_commit_at
@@ -405,7 +405,7 @@ class Directory(Member):
         self.forks += 1
         branch = f"{self.name}-try-{self.forks}"
         self.model.names[TOPIC, branch] = {Held(None), Held(None, 0)}
-        with contextlib.suppress(Missing, VolumeCollected):
+        with contextlib.suppress(Missing, HistoryCollected):
             vid = Branches(self.volumes, self.name).create(TOPIC, branch, point, now_ms=self.clock.now_ms())
             self.model.names[TOPIC, branch] = {Held(vid)}
 

@@ -15,6 +15,7 @@ from catalog.errors import (
     BranchExists,
     CatalogError,
     Conflict,
+    HistoryCollected,
     InvalidObject,
     Missing,
     NoSuchBranch,
@@ -25,7 +26,6 @@ from catalog.errors import (
     PinLost,
     TagExists,
     Unavailable,
-    VolumeCollected,
 )
 from catalog.format.control import DEAD
 from catalog.history import retry_if_collected
@@ -265,7 +265,7 @@ class Forker(Member):
                 raise Broken(f"no fork at {point}: {error}") from error
         except BranchExists as error:
             raise Broken(f"{branch} is there already") from error
-        except VolumeCollected as error:
+        except HistoryCollected as error:
             if self.latest_ms < begun_ms + self.model.grace_ms:
                 raise Broken(f"the volume of {branch} was collected before its time: {error}") from error
             self._now(branch, Held(None))

@@ -21,7 +21,7 @@ from dataclasses import replace
 from typing import Any
 
 from catalog import MAIN, CommitKind, ForkPoint, Handle, Vid
-from catalog.errors import Diverged, Missing, NotTakenBack, OutOfWindow, RecordsGone
+from catalog.errors import Diverged, Missing, NotUndone, OutOfWindow, RecordsGone
 from catalog.format.encoding import StoredCommit, decode_commit_at
 from offload.handles import split_name
 from offload.services.undoing import Undone
@@ -171,7 +171,7 @@ class Undoing(Directory):
         except Diverged as error:
             self._check_parted(name, error)
             self.parted.add(name)
-        except (DeleteNotUndone, NotTakenBack):
+        except (DeleteNotUndone, NotUndone):
             self.model.counts["waiting deletes not undone"] += 1
         else:
             self.model.counts["undos of waiting deletes"] += 1
@@ -193,7 +193,7 @@ class Undoing(Directory):
             is_behind = point.vid == vid and self._saw_too_little(error, point.lsn)
             is_kept = self.model.is_promised(replace(point, lsn=point.lsn - 1)) and not is_behind
             self._hold(not is_kept, f"{name}, {point} is refused: {error}")
-        except NotTakenBack as error:
+        except NotUndone as error:
             if len(volume.pasts) == commits and not self.store.is_ordered:
                 self._check_refused(name, vid, point, error, is_named=named is not None)
         else:
@@ -206,7 +206,7 @@ class Undoing(Directory):
         )
         return self.store.is_ordered and newest < lsn
 
-    def _check_refused(self, name: str, vid: Vid, point: ForkPoint, error: NotTakenBack, *, is_named: bool) -> None:
+    def _check_refused(self, name: str, vid: Vid, point: ForkPoint, error: NotUndone, *, is_named: bool) -> None:
         """Check the reason of a refusal. `_undo` knows that no other commit landed meanwhile, and that no LIST was
         behind.
         """

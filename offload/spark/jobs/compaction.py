@@ -6,7 +6,7 @@
     3 publish one commit of kind compact, for all runs of the topic     driver
 
 MERGEJOB-1  The plan, the upload and the read-back are those of `seglog compact`. So no past state changes.
-MERGEJOB-2  A volume that a log has written not long ago is left alone: its log merges by itself (`LiveWriter`).
+MERGEJOB-2  A volume that a log has written not long ago is left alone: its log merges by itself (`Conflict`).
     A volume that only loads write counts as idle. A log that commits meanwhile loses nothing: a merge is maintenance
     (`catalog.sync`).
 MERGEJOB-3  If another commit takes the LSN, the job tries the next LSN. But if the newest state shows a source in
@@ -28,7 +28,6 @@ from typing import Annotated, Any
 
 from catalog import Commit, CommitKind, SegmentRef, SegmentView, Sid, Snapshot, Volumes, encode_commit
 from catalog.errors import Diverged, Fenced, Outdated
-from offload.errors import OffloadError
 from offload.load import is_free
 from offload.settings import CatalogSettings, OffloadSettings
 from offload.spark.jobs.progress import Directory, in_rounds, job_state
@@ -49,16 +48,6 @@ _SETTINGS = OffloadSettings(concurrency=1)
 _BELOW_BYTES = 16 * 1024 * 1024
 _IDLE_S = 24 * 3600
 _GRACE_MS = CatalogSettings().gc_grace_s * 1000
-
-
-class LiveWriter(Conflict, OffloadError):
-    """A log has committed to the volume not long ago, so it is probably about to commit again."""
-
-    name: str
-    writer_id: str
-    lsn: int
-    message = "{name} is written by the log of {writer_id} (newest commit: lsn {lsn}); nothing was changed"
-    hint = "run `seglog compact {name}` in that log's directory, or repeat the job when the log is idle"
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,7 +115,7 @@ def compact(
     """Merge runs of at least `least` adjacent segments with less than `below_bytes` of frames each.
 
     A log that committed to a volume less than `idle_s` ago counts as its live writer. If `topic` is one name, that
-    raises `LiveWriter`. Otherwise the result names the topic. Raises `InvalidOption`, `NoSuchTopic`, and what the
+    raises `Conflict`. Otherwise the result names the topic. Raises `InvalidOption`, `NoSuchTopic`, and what the
     store raises. After an error, the caller repeats the job.
     """
     options = job_options(remote, topic, branch, kms_key_id=kms_key_id)
@@ -142,7 +131,9 @@ def compact(
                 ranges = ranges_of_one_log(snapshot, found.remote.reader, limits)
                 units += (_Unit(each, tuple(views), snapshot.collected_before_ms) for views in ranges)
             elif options.is_one_topic:
-                raise LiveWriter(each.topic, writer, snapshot.lsn)
+                text = f"{each.topic} is written by the log of {writer} (newest commit: lsn {snapshot.lsn})"
+                hint = f"run `seglog compact {each.topic}` in that log's directory"
+                raise Conflict(f"{text}; nothing was changed", hint=f"{hint}, or repeat the job when the log is idle")
             else:
                 rows.append(MergedRange(each.topic, each.branch, "live", 0, 0, 0, 0))
         if dry_run:

@@ -14,7 +14,6 @@ from catalog.errors import (
     InvalidObject,
     Missing,
     NoSuchObject,
-    PlanOutgrown,
 )
 from catalog.format.commit import ForkPoint
 from catalog.format.keys import Key, checkpoints_key, commit_key, control_key, data_key, page_key, tag_key
@@ -85,9 +84,9 @@ def test_a_plan_that_something_needs_now_is_refused_and_nothing_goes() -> None:
         pass
     before = keys(world)
     for dry_run in (False, True):
-        with pytest.raises(PlanOutgrown, match="1 object") as refused:
+        with pytest.raises(Conflict, match="1 object") as refused:
             collector(world).apply(number, dry_run=dry_run)
-        assert refused.value.key == commit_key(main.vid, 2)
+        assert commit_key(main.vid, 2) in str(refused.value)
     assert keys(world) == before
     assert world.collect().deleted == {"commits": 3}  # GC deletes the rest of the plan
     assert world.check() > 1
@@ -134,7 +133,7 @@ def test_damage_in_a_plan_or_in_its_volume_stops_it_before_any_delete() -> None:
     number, before = planned(world), keys(world)
     commit = world.store.get(commit_key(main.vid, 5))
     world.store.put(commit_key(main.vid, 5), b"damaged", {})
-    with pytest.raises(PlanOutgrown):
+    with pytest.raises(Conflict, match="may need now"):
         collector(world).apply(number)
     world.store.put(commit_key(main.vid, 5), commit, {})
     world.store.put(page_key(number, 0), b"damaged", {})

@@ -10,7 +10,7 @@ from typing import TypeVar
 import pytest
 from greenlet import getcurrent, greenlet
 
-from catalog.errors import CatalogError, NoSuchBranch, OutOfWindow, VolumeCollected
+from catalog.errors import CatalogError, HistoryCollected, NoSuchBranch, OutOfWindow
 from catalog.format.commit import ForkPoint
 from catalog.format.control import DEAD, Boundary, Control, Ref
 from catalog.format.ids import Vid
@@ -161,7 +161,7 @@ def _world(act: Callable[[Branches], object], *, gcs: int = 1) -> tuple[MemorySt
     def name(turns: WrappedStore) -> None:
         try:
             acked.append(act(Branches(Volumes(turns))))
-        except (OutOfWindow, VolumeCollected, NoSuchBranch):
+        except (OutOfWindow, HistoryCollected, NoSuchBranch):
             acked.append(None)
 
     def check() -> None:

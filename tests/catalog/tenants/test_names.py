@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from catalog.errors import InvalidArgument, InvalidTenant
+from catalog.errors import InvalidArgument, InvalidName
 from catalog.tenants.names import RESERVED, check_base, check_tenant, prefix_of
 
 NAMES = ["a", "7", "acme", "tenant1", "tenant10", "a-b_c", "a" * 63]
@@ -36,7 +36,7 @@ def test_a_name_is_taken_as_it_is(name: str) -> None:
 
 @pytest.mark.parametrize("name", [*HOSTILE, *sorted(RESERVED)])
 def test_any_other_text_is_refused_with_a_hint(name: str) -> None:
-    with pytest.raises(InvalidTenant) as caught:
+    with pytest.raises(InvalidName) as caught:
         prefix_of(name)
     assert caught.value.exit_code == 2
     assert caught.value.hint
@@ -56,7 +56,7 @@ def test_a_base_is_the_beginning_of_a_key_and_nothing_else(base: str) -> None:
 def test_no_prefix_begins_another(one: str, other: str) -> None:
     try:
         prefixes = {prefix_of(one), prefix_of(other)}
-    except InvalidTenant:
+    except InvalidName:
         return
     assert len(prefixes) == len({one, other})
     for first in prefixes:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from catalog.errors import CatalogError, InvalidArgument, InvalidTenant, Misuse
+from catalog.errors import CatalogError, InvalidArgument, InvalidName, Misuse
 from catalog.tenants.policies import (
     RIGHTS,
     Condition,
@@ -161,8 +161,8 @@ def test_two_conditions_of_one_operator_and_key_are_refused(key: str) -> None:
 @pytest.mark.parametrize(
     ("arguments", "error"),
     [
-        ({"tenant": "a/b"}, InvalidTenant),
-        ({"tenant": "acme\n"}, InvalidTenant),
+        ({"tenant": "a/b"}, InvalidName),
+        ({"tenant": "acme\n"}, InvalidName),
         ({"bucket": "a/b"}, InvalidArgument),
         ({"bucket": "b*"}, InvalidArgument),
         ({"bucket": "archive\n"}, InvalidArgument),

@@ -20,7 +20,7 @@ from catalog.errors import (
     CatalogError,
     Fenced,
     NoSuchTopic,
-    NotTakenBack,
+    NotUndone,
     OutOfWindow,
     RecordsGone,
     StoreUnreachable,
@@ -205,7 +205,7 @@ def test_a_commit_whose_records_another_one_took_is_undone_after_that(tmp_path: 
         assert archive.history.newest_removal("t").commit.lsn == third
         for lsn, takers in ((first, f"lsn {second}, lsn {third}"),):
             for call in (archive.history.preview_undo, archive.history.undo_removal):
-                with pytest.raises(NotTakenBack, match=f"{takers} took its records as well") as refused:
+                with pytest.raises(NotUndone, match=f"{takers} took its records as well") as refused:
                     call("t", lsn)
                 assert refused.value.hint == f"first undo {takers}"
         assert archive.history.undo_removal("t", third).records == 0
@@ -235,7 +235,7 @@ def test_a_truncation_of_deleted_records_is_undone(tmp_path: Path, store: Memory
         _topic(log, archive)
         before = _records(archive)
         first, cut = archive.delete("t", seqs=[6]).lsn or 0, archive.truncate("t", 6).lsn or 0
-        with pytest.raises(NotTakenBack, match=f"lsn {cut} took its records as well"):
+        with pytest.raises(NotUndone, match=f"lsn {cut} took its records as well"):
             archive.history.undo_removal("t", first)
         assert _undone(archive, cut) == before[:5]
         assert _undone(archive, first) == before == [*log.topic("t").read()]
@@ -427,9 +427,9 @@ def test_what_cannot_be_undone_changes_nothing(tmp_path: Path, store: MemoryStor
         log.topic("t").append([b"new"])
         kept = _bytes(store)
         for lsn, error, words in (
-            (1, NotTakenBack, "a commit of kind offload takes no records away"),
+            (1, NotUndone, "a commit of kind offload takes no records away"),
             (99, OutOfWindow, "lsn:99 of t"),
-            (cut, NotTakenBack, "new records have the seqs from 5 on"),
+            (cut, NotUndone, "new records have the seqs from 5 on"),
         ):
             for call in (archive.history.undo_removal, archive.history.preview_undo):
                 with pytest.raises(error, match=words):
@@ -439,7 +439,7 @@ def test_what_cannot_be_undone_changes_nothing(tmp_path: Path, store: MemoryStor
             archive.history.undo_removal("nope", 1)
         log.topic("t").seal()
         archive.offload("t")
-        with pytest.raises(NotTakenBack, match="has new records") as refused:
+        with pytest.raises(NotUndone, match="has new records") as refused:
             archive.history.preview_undo("t", cut)
         assert refused.value.hint == f"`seglog restore t --to lsn:{cut - 1} --as NAME` makes a branch with the old ones"
         first = archive.delete("t", tag="odd").lsn
@@ -449,7 +449,7 @@ def test_what_cannot_be_undone_changes_nothing(tmp_path: Path, store: MemoryStor
         archive.history.undo_removal("t", second)
         third = archive.evict("t", 9).lsn
         for call in (archive.history.undo_removal, archive.history.preview_undo):
-            with pytest.raises(NotTakenBack, match=f"lsn {third} took its records as well"):
+            with pytest.raises(NotUndone, match=f"lsn {third} took its records as well"):
                 call("t", first)
         assert archive.history.preview_undo("t", second).is_earlier
 
@@ -580,7 +580,7 @@ def test_an_lsn_that_may_mean_two_deletes_is_refused_with_both_names(forked: tup
     own = archive.delete("t@f", tag="secret")
     assert own.lsn == 3
     before = values(archive, "t@f")
-    with pytest.raises(NotTakenBack, match="an earlier undo took back the commit of that number") as caught:
+    with pytest.raises(NotUndone, match="an earlier undo took back the commit of that number") as caught:
         archive.history.undo_removal("t@f", 3)
     vids = [archive.history.snapshot("t@f").vid, first.undone.vid]
     assert all(f"`seglog undo t@f lsn:3@{vid}`" in (caught.value.hint or "") for vid in vids)
@@ -677,7 +677,7 @@ def _history(log: Log, archive: Archive, rng: random.Random) -> Counter[str]:
             removal = rng.choice(removals)
             back = removal.returns(removals, live)
             if not back and (removal.is_undone or removal.taken.keys() - live):
-                with suppress(NotTakenBack):
+                with suppress(NotUndone):
                     assert archive.history.undo_removal("t", removal.lsn).is_earlier
                 continue
             removal.is_undone, removal.back = True, removal.back | back

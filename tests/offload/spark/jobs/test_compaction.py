@@ -10,8 +10,8 @@ from pyspark.sql import SparkSession
 from catalog.format.commit import CommitKind
 from offload.spark.jobs import CompactResult, compact
 from offload.spark.jobs.__main__ import main
-from offload.spark.jobs.compaction import LiveWriter
 from offload.spark.jobs.progress import JobState
+from seglog import Conflict
 from tests.offload.samples import Sample
 from tests.offload.spark.archives import TopicArchive
 from tests.offload.spark.jobs.remotes import kill_after, records_of
@@ -84,7 +84,7 @@ def test_a_commit_that_comes_meanwhile_is_respected(
 
 def test_the_volume_of_a_live_writer_is_refused(own_url: str, capsys: pytest.CaptureFixture[str]) -> None:
     with_small_segments(own_url)
-    with pytest.raises(LiveWriter, match="many is written by the log of test"):
+    with pytest.raises(Conflict, match="many is written by the log of test"):
         merged(None, own_url, topic="many", idle_s=10**9)
     rows = merged(None, own_url, topic="man*", idle_s=10**9).rows
     assert [(row.topic, row.outcome) for row in rows] == [("many", "live")]
