@@ -13,7 +13,6 @@
     │   │   ├── Outdated             our LSN lies below the boundary: GC has passed it
     │   │   └── BranchCollected      the branch was deleted, and GC has taken its volume
     │   ├── BranchExists
-    │   ├── TagExists
     │   ├── VolumeHasName        the branch was renamed: a volume has one name
     │   ├── HistoryCollected     GC has passed commits while they were looked at
     │   ├── PinLost              a lease had ended before it was renewed
@@ -36,7 +35,6 @@
     │   └── OutcomeUnknown       nobody can say whether the write happened
     └── Misuse               fix the call                                exit 2
         ├── InvalidArgument      a value that the call does not take; a TypeError and a ValueError too
-        ├── UnnamableBranch      main is the topic itself
         ├── OpenedByParent       a local catalog in a fork of the process that opened it
         ├── InvalidName
         ├── InvalidKey
@@ -69,7 +67,6 @@ from seglog.base.errors import (
     OutOfWindow,
     SeglogError,
     Unavailable,
-    UnnamableBranch,
 )
 
 __all__ = [
@@ -112,9 +109,7 @@ __all__ = [
     "RecordsGone",
     "SeglogError",
     "StoreUnreachable",
-    "TagExists",
     "Unavailable",
-    "UnnamableBranch",
     "VolumeHasName",
 ]
 
@@ -216,13 +211,6 @@ class VolumeHasName(Conflict, CatalogError):
     name: str
     message = "{topic}@{branch} was not created: its volume has the name {topic}@{name} now"
     hint = "a volume has one name: use {topic}@{name}, or run `seglog branch rename {topic} {name} {branch}`"
-
-
-class TagExists(Conflict, CatalogError):
-    topic: str
-    tag: str
-    message = "{topic} has a tag {tag} already"
-    hint = "choose another name, or delete that tag first: a tag never moves"
 
 
 class HistoryCollected(Conflict, CatalogError):
@@ -387,6 +375,16 @@ class ChecksumNotKept(Misuse, CatalogError):
     kind: str
     message = "{url} keeps no {kind} of whole objects"
     hint = 'set offload.checksum to "auto", or to a checksum that the store keeps'
+
+
+def tag_exists(topic: str, tag: str) -> Conflict:
+    hint = "choose another name, or delete that tag first: a tag never moves"
+    return Conflict(f"{topic} has a tag {tag} already", hint=hint)
+
+
+def main_cannot(topic: str, what: str) -> Misuse:
+    """Return the error of an operation that the name `main` does not allow."""
+    return Misuse(f"the branch main of {topic} cannot {what}", hint="main is the topic itself")
 
 
 def _moment(ms: int) -> str:

@@ -13,9 +13,6 @@ An error that one room raises stands in that room, for example `LoadConflict` in
     │   ├── HistoryBehind        records left this disk, and the catalog here does not know where they are
     │   └── FormatUnsupported    written by another format version         exit 1
     ├── Conflict             the present state is in the way              exit 4
-    │   ├── CarriedOtherwise     a branch has other records than an earlier promotion carried there
-    │   ├── OpenBranch           the branch is open for appends in this directory
-    │   ├── DirectoryNotEmpty    the directory to recover into holds something else
     │   ├── ExportOutdated       an export has records that the topic no longer has
     │   ├── LocalChangesLost     a reset would drop what only this directory has
     │   ├── NotOffloaded         the remote has no such state yet
@@ -46,16 +43,14 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Self
 
-from seglog.base.errors import Conflict, Corrupt, Missing, Misuse, OpenBranch, SeglogError, Unavailable
+from seglog.base.errors import Conflict, Corrupt, Missing, Misuse, SeglogError, Unavailable
 
 __all__ = [
     "BodyBroken",
     "Busy",
-    "CarriedOtherwise",
     "ChecksFailed",
     "Conflict",
     "Corrupt",
-    "DirectoryNotEmpty",
     "ExportOutdated",
     "FormatUnsupported",
     "HistoryBehind",
@@ -74,7 +69,6 @@ __all__ = [
     "NotOffloaded",
     "ObjectDamaged",
     "OffloadError",
-    "OpenBranch",
     "OtherRemote",
     "RecordsAfterFork",
     "Refused",
@@ -151,13 +145,16 @@ class ExportOutdated(Conflict, OffloadError):
     hint = "export to another target"
 
 
-class DirectoryNotEmpty(Conflict, OffloadError):
-    def __init__(self, path: Path, *, hint: str | None = None) -> None:
-        self._tell(
-            f"{path} is not empty; nothing was changed",
-            hint=hint or "take a new directory, or repeat the unfinished command with the same URL",
-        )
-        self.path = path
+def directory_not_empty(
+    path: Path, hint: str = "take a new directory, or repeat the unfinished command with the same URL"
+) -> Conflict:
+    return Conflict(f"{path} is not empty; nothing was changed", hint=hint)
+
+
+def open_branch(name: str) -> Conflict:
+    """Return the error of a change of a branch that is open for appends in this directory."""
+    hint = f"`seglog reset {name}` ends that, and keeps the offloaded records"
+    return Conflict(f"{name} is open for appends in this directory", hint=hint)
 
 
 class LocalChangesLost(Conflict, OffloadError):
@@ -189,18 +186,6 @@ class RecordsAfterFork(Conflict, OffloadError):
         self.branch = branch
         self.records = records
         self.shared_seq = shared_seq
-
-
-class CarriedOtherwise(Conflict, OffloadError):
-    """An earlier promotion carried records to the branch after `seq`, and other records follow there."""
-
-    def __init__(self, branch: str, seq: int) -> None:
-        self._tell(
-            f"above seq {seq}, {branch} has other records than an earlier `branch promote --carry` brought there",
-            hint=f"--leave makes it main as it is; `seglog truncate {branch} --from {seq + 1}` lets --carry begin anew",
-        )
-        self.branch = branch
-        self.seq = seq
 
 
 class OtherRemote(Conflict, OffloadError):

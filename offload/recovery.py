@@ -31,7 +31,7 @@ from catalog.errors import NoSuchBranch, NoSuchTopic
 from catalog.format.control import full_name
 from catalog.objects.base import ObjectStore
 from offload.archive import Archive, attach
-from offload.errors import DirectoryNotEmpty
+from offload.errors import directory_not_empty
 from offload.moment import Moment
 from offload.settings import Settings, TenantSettings, default_file, read_settings
 from offload.tenants.source import source_of
@@ -99,7 +99,7 @@ def recover(
     what a takeover writes. `tenant` has the role for the remote, and becomes the section [tenant] of the new settings.
     `store` may replace the store that `url` names. If the iteration ends without a `NotRecovered`, the directory is
     complete. Otherwise, repeat the call. `on_progress` gets the number of names done, and of all.
-    Raises `DirectoryNotEmpty`, `Missing`, `NoSuchTopic`, `InvalidSetting`, and the errors of the store.
+    Raises `Conflict`, `Missing`, `NoSuchTopic`, `InvalidSetting`, and the errors of the store.
     """
 
     def work(archive: Archive, name: str) -> Recovered:
@@ -237,11 +237,11 @@ def _names(store: ObjectStore) -> list[str]:
 def _found(files: Files, directory: Path, url: str) -> set[str]:
     """Return the names in the directory, of which a half-written file of step 1 counts as nothing.
 
-    Raises `DirectoryNotEmpty` unless an earlier recovery of the same remote made them.
+    Raises `Conflict` unless an earlier recovery of the same remote made them.
     """
     names = set(files.list_dir(directory)) - {f"{MARKER}.tmp"} if files.is_dir(directory) else set[str]()
     if names and (MARKER not in names or _read(files, directory / MARKER) != url):
-        raise DirectoryNotEmpty(directory)
+        raise directory_not_empty(directory)
     return names
 
 

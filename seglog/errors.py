@@ -9,7 +9,6 @@
     │   └── FormatUnsupported    written by another format version         exit 1
     ├── Conflict             the object is taken, or was changed           exit 4
     │   ├── BranchExists         a restore never overwrites
-    │   ├── OpenBranch           the branch is open for appends in this directory
     │   ├── WarmDirectoryTaken   the warm directory belongs to another log
     │   ├── DirectoryInUse
     │   ├── TopicExists
@@ -63,7 +62,6 @@
         ├── OpenedByParent       a log, journal or archive in a fork of the process that opened it
         ├── OtherLoop            an async log in another event loop than its own
         ├── OffsetOverflow       a file is full: an offset in it has 32 bits
-        ├── UnnamableBranch      main is the topic itself
         ├── UpgradeNeeded        the call needs a newer form of the directory or the volume
         ├── NotTruncatable       the seq is below the records on this disk, or was evicted
         ├── ReadOnly             a change of a log that was opened for reading only
@@ -91,13 +89,11 @@ from seglog.base.errors import (
     NoSuchBranch,
     NoSuchTag,
     NoSuchTopic,
-    OpenBranch,
     OpenedByParent,
     OutOfWindow,
     SeglogError,
     SeqOutOfRange,
     Unavailable,
-    UnnamableBranch,
 )
 
 __all__ = [
@@ -141,7 +137,6 @@ __all__ = [
     "NotInstalled",
     "NotTruncatable",
     "OffsetOverflow",
-    "OpenBranch",
     "OpenedByParent",
     "OtherIncarnation",
     "OtherLoop",
@@ -160,7 +155,6 @@ __all__ = [
     "TopicFull",
     "Truncated",
     "Unavailable",
-    "UnnamableBranch",
     "UpgradeNeeded",
     "ViewOutdated",
     "WarmDirectoryNotApart",

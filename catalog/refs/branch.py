@@ -61,8 +61,8 @@ from catalog.errors import (
     OutcomeUnknown,
     OutOfWindow,
     Unavailable,
-    UnnamableBranch,
     VolumeHasName,
+    main_cannot,
 )
 from catalog.format.commit import ForkPoint
 from catalog.format.control import DEAD, MAIN, Control, NameChange, Ref
@@ -202,10 +202,10 @@ class Branches:
     def delete(self, topic: str, branch: str, *, now_ms: int, message: str = "") -> Branch:
         """Delete the branch. `undelete` restores it until GC has collected its volume.
 
-        Raises `NoSuchBranch`, `NoSuchTopic`, and `UnnamableBranch` for `main`, which is the topic itself.
+        Raises `NoSuchBranch`, `NoSuchTopic`, and `Misuse` for `main`, which is the topic itself.
         """
         if branch == MAIN:
-            raise UnnamableBranch(topic, "be deleted")
+            raise main_cannot(topic, "be deleted")
         key = ref_key(topic, branch)
         current = self._refs.read_current(key)
         if current.alive is None:
@@ -246,12 +246,12 @@ class Branches:
         A crash may leave both names. A second call removes the old one. A rename is one operation of the oplog, and one
         undo. If several changes of the old name race, one wins.
 
-        Raises `NoSuchBranch`, `NoSuchTopic`, `BranchExists`, and `UnnamableBranch` for `main`. Raises `KeyChanged` and
+        Raises `NoSuchBranch`, `NoSuchTopic`, `BranchExists`, and `Misuse` for `main`. Raises `KeyChanged` and
         `VolumeHasName` for a lost race. Raises `OutOfWindow` if the branch was deleted meanwhile and GC has collected
         its volume.
         """
         if MAIN in {branch, new}:
-            raise UnnamableBranch(topic, "be renamed" if branch == MAIN else "be the new name of a branch")
+            raise main_cannot(topic, "be renamed" if branch == MAIN else "be the new name of a branch")
         old_key, new_key = ref_key(topic, branch), ref_key(topic, new)
         old, target = self._refs.read_current(old_key), self._refs.read_current(new_key)
         if old.alive is None:
@@ -277,12 +277,12 @@ class Branches:
         some of the changes. A second call makes the others (catalog.refs.promotion). If several promotions race, at
         most one wins.
 
-        Raises `NoSuchBranch`, `NoSuchTopic`, `BranchExists` for `keep`, and `UnnamableBranch` for `main`. Raises
+        Raises `NoSuchBranch`, `NoSuchTopic`, `BranchExists` for `keep`, and `Misuse` for `main`. Raises
         `KeyChanged` if a name leads to another volume than `vids` say. Raises it and `VolumeHasName` for a lost race.
         Raises `OutOfWindow` if GC has collected the branch.
         """
         if MAIN in {branch, keep}:
-            raise UnnamableBranch(topic, "be promoted" if branch == MAIN else "be the name of the former main")
+            raise main_cannot(topic, "be promoted" if branch == MAIN else "be the name of the former main")
         if branch == keep:
             raise BranchExists(topic, keep)
         main_key, branch_key = ref_key(topic, MAIN), ref_key(topic, branch)

@@ -20,7 +20,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
 
-from catalog.errors import KeyChanged, NoSuchObject, NoSuchPin, NoSuchTag, OutOfWindow, PinLost, TagExists
+from catalog.errors import KeyChanged, NoSuchObject, NoSuchPin, NoSuchTag, OutOfWindow, PinLost, tag_exists
 from catalog.format.commit import ForkPoint
 from catalog.format.control import Pin, Tag
 from catalog.format.keys import (
@@ -63,16 +63,16 @@ class Tags:
     def create(self, topic: str, name: str, point: ForkPoint, *, branch: str, now_ms: int, message: str = "") -> Tag:
         """Put a tag on `point` and return it.
 
-        Raises `TagExists`, and `OutOfWindow` if the point is not kept any more.
+        Raises `Conflict`, and `OutOfWindow` if the point is not kept any more.
         """
         key = tag_key(topic, name)
         current = self._tags.read_current(key)
         if current.alive is not None:
-            raise TagExists(topic, name)
+            raise tag_exists(topic, name)
 
         def named(tag: Tag | None) -> Tag:
             if tag is not None and tag.deleted_at_ms is None:
-                raise TagExists(topic, name)
+                raise tag_exists(topic, name)
             return Tag(point, branch, now_ms, message)
 
         return self._hold("tag create", key, current, named, point, now_ms=now_ms, message=message)

@@ -23,7 +23,7 @@ from collections.abc import Callable, Iterator
 from importlib.util import find_spec
 from pathlib import Path
 
-from offload.errors import DirectoryNotEmpty, Misuse, OffloadError, no_such_file
+from offload.errors import Misuse, OffloadError, directory_not_empty, no_such_file
 from seglog.base.values import dataclass
 
 _MARK = ".seglog-demo"
@@ -55,7 +55,7 @@ def demo(directory: Path, file: Path | None, note: Callable[[str], None]) -> Ite
 
     `note` takes what a person has to know before a long step.
 
-    Raises `Missing`, `Misuse`, `DirectoryNotEmpty`, `OffloadError`.
+    Raises `Missing`, `Misuse`, `Conflict`, `OffloadError`.
     """
     if file is not None and not file.is_file():
         raise no_such_file(file)
@@ -110,14 +110,14 @@ def _story(directory: Path, text: str, wanted: bytes, count: int, note: Callable
 
 
 def _make_empty(directory: Path) -> None:
-    """Make the directory, or remove what an earlier demo left. Raises `DirectoryNotEmpty`, `Misuse`."""
+    """Make the directory, or remove what an earlier demo left. Raises `Conflict`, `Misuse`."""
     try:
         directory.mkdir(parents=True, exist_ok=True)
     except (FileExistsError, NotADirectoryError):
         raise Misuse(f"{directory} is no directory") from None
     mark = directory / _MARK
     if any(directory.iterdir()) and not mark.exists():
-        raise DirectoryNotEmpty(directory, hint="take a new directory for the demo with --directory")
+        raise directory_not_empty(directory, hint="take a new directory for the demo with --directory")
     mark.touch()
     for name in ("data", "archive"):
         shutil.rmtree(directory / name, ignore_errors=True)

@@ -73,7 +73,7 @@ def export(
 ) -> Iterator[ExportBegun | PartExported | Exported]:
     """Yield the state, each file once it is whole, and the total.
 
-    Raises `NotInstalled`, `DirectoryNotEmpty`, `DirectoryInUse`, `Conflict`, `Corrupt`, `ExportOutdated`, what
+    Raises `NotInstalled`, `Conflict`, `DirectoryInUse`, `Conflict`, `Corrupt`, `ExportOutdated`, what
     the look-up of the state raises, and `PartlyDone` for another error after the start.
     """
     check_installed(request.form)

@@ -27,7 +27,7 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
-from offload.errors import DirectoryNotEmpty, Misuse
+from offload.errors import Misuse, directory_not_empty
 from offload.operations.export_state import ExportBegun
 from offload.operations.results import json_line, kind_of
 from seglog.base.errors import Corrupt
@@ -160,14 +160,14 @@ class ExportDirectory:
 
 
 def look(files: Files, path: Path) -> bool:
-    """Return whether the directory has an export. Raises `Misuse`, `DirectoryNotEmpty` for other files."""
+    """Return whether the directory has an export. Raises `Misuse`, `Conflict` for other files."""
     if not files.is_dir(path):
         if files.identity(path) is not None:
             raise Misuse(f"{path} is a file: name a directory, or - for standard output")
         return False
     names = files.list_dir(path)
     if names and MANIFEST not in names:
-        raise DirectoryNotEmpty(path, hint="name a new directory, or one with an unfinished export of the topic")
+        raise directory_not_empty(path, hint="name a new directory, or one with an unfinished export of the topic")
     return bool(names)
 
 

@@ -37,7 +37,7 @@ from catalog.objects.patience import one_command
 from offload import recovery
 from offload.archive import Archive, attach
 from offload.backoff import Backoff
-from offload.errors import DirectoryNotEmpty, OtherRemote
+from offload.errors import OtherRemote, directory_not_empty
 from offload.moment import Moment
 from offload.recovery import Recovered
 from offload.replication.sync import Synced
@@ -356,7 +356,7 @@ def follow(
     """Make or continue a directory that follows the remote, and yield each topic at each look. A topic that is new here
     gives a `Recovered`.
 
-    Raises `DirectoryNotEmpty` and `Missing` before anything is written, and the errors of `seglog.open`.
+    Raises `Conflict` and `Missing` before anything is written, and the errors of `seglog.open`.
     """
     if not _is_made(directory, url):
         yield from _prepared(directory, url, options, store)
@@ -389,12 +389,12 @@ def made_for(directory: Path, url: str, variables: Mapping[str, str]) -> None:
 
 
 def _is_made(directory: Path, url: str) -> bool:
-    """Return whether the directory is complete and has this remote. Raises `DirectoryNotEmpty` for another remote."""
+    """Return whether the directory is complete and has this remote. Raises `Conflict` for another remote."""
     if not (directory / seglog.SETTINGS_FILE).exists() or (directory / recovery.MARKER).exists():
         return False
     own = read_settings(directory / seglog.SETTINGS_FILE).url
     if own is None or own.rstrip("/") != url.rstrip("/"):
-        raise DirectoryNotEmpty(directory)
+        raise directory_not_empty(directory)
     return True
 
 

@@ -86,7 +86,7 @@ def init_from(
     `variables` is the environment, which overrides settings. `tenant` has the role for the remote, and becomes the
     section [tenant].
 
-    Raises `DirectoryNotEmpty` and `Missing` before anything is written. After another error, the caller repeats
+    Raises `Conflict` and `Missing` before anything is written. After another error, the caller repeats
     the call.
     """
     from offload import recovery

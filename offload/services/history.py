@@ -357,7 +357,7 @@ class HistoryService(Owned):
         Raises:
             Missing: There is none of that number.
             NotUndone: Other changes came after it, or records would have no name any more.
-            OpenBranch: A branch that is open here would get another name (offload.services.previews).
+            Conflict: A branch that is open here would get another name (offload.services.previews).
         """
         from offload.services.previews import SoleNames
 

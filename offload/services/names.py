@@ -11,13 +11,13 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from catalog import MAIN, Branch
-from catalog.errors import NoSuchBranch, NoSuchObject, NoSuchTag, TagExists
+from catalog.errors import NoSuchBranch, NoSuchObject, NoSuchTag, tag_exists
 from catalog.format import keys
 from catalog.format.control import Tag, full_name
 from catalog.objects.base import is_behind_proxy
 from catalog.refs.branch import Distance
 from catalog.refs.state_names import HeldPin, NamedTag, Pins
-from offload.errors import OpenBranch
+from offload.errors import open_branch
 from offload.handles import split_name
 from offload.moment import format_time
 from offload.services.parts import ArchiveParts
@@ -88,8 +88,8 @@ class BranchService(Owned):
 
         Raises:
             NoSuchBranch: There is none of that name.
-            OpenBranch: This directory has the branch open for appends.
-            UnnamableBranch: main is the topic itself.
+            Conflict: This directory has the branch open for appends.
+            Misuse: main is the topic itself.
         """
         self._check_not_open(topic, branch)
         return self._branches.delete(topic, branch, now_ms=self._clock.now_ms(), message=message)
@@ -117,8 +117,8 @@ class BranchService(Owned):
         Raises:
             NoSuchBranch: There is none of that name.
             BranchExists: There is a branch `new`.
-            OpenBranch: This directory has the branch open for appends.
-            UnnamableBranch: main is the topic itself.
+            Conflict: This directory has the branch open for appends.
+            Misuse: main is the topic itself.
         """
         self._check_not_open(topic, branch)
         return self._branches.rename(topic, branch, new, now_ms=self._clock.now_ms())
@@ -157,7 +157,7 @@ class BranchService(Owned):
             RecordsAfterFork: main has records that the branch lacks. Choose `carry` or `leave`.
             NoSuchTopic, NoSuchBranch, BranchExists: Nothing was changed.
             KeyChanged, VolumeHasName: Another promotion came first.
-            CarriedOtherwise: The branch has other records than an earlier promotion with `carry` brought there.
+            Conflict: The branch has other records than an earlier promotion with `carry` brought there.
             Diverged: Another directory writes one of them.
         """
         from offload.services.promotion import Promotion
@@ -177,7 +177,7 @@ class BranchService(Owned):
     def _check_not_open(self, topic: str, branch: str) -> None:
         self._log.check_writable()
         if branch != MAIN and self._log.has_topic(f"{topic}@{branch}"):
-            raise OpenBranch(f"{topic}@{branch}")
+            raise open_branch(f"{topic}@{branch}")
 
 
 def _name_of_former(now_ms: int) -> str:
@@ -214,7 +214,7 @@ class TagService(Owned):
             message: What the tag says.
 
         Raises:
-            TagExists: Choose another name, or delete that tag first.
+            Conflict: Choose another name, or delete that tag first.
             SeglogError: As `Archive.restore` does.
         """
         self._log.check_writable()
@@ -225,7 +225,7 @@ class TagService(Owned):
     def _check_free(self, topic: str, name: str) -> None:
         with suppress(NoSuchTag):
             self._tags.get(topic, name)
-            raise TagExists(topic, name)
+            raise tag_exists(topic, name)
 
     @checked
     def list(self, topic: str) -> list[NamedTag]:

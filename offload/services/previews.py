@@ -26,12 +26,12 @@ from dataclasses import field, replace
 from pyroaring import BitMap64
 
 from catalog import MAIN, Branch, SegmentView, Sid, Snapshot
-from catalog.errors import NoSuchTopic, NotUndone, UnnamableBranch
+from catalog.errors import NoSuchTopic, NotUndone, main_cannot
 from catalog.format.control import full_name
 from catalog.refs.name_undo import names_taken_away
 from catalog.refs.oplog import NumberedEntry
 from catalog.refs.promotion import moved_main
-from offload.errors import OpenBranch, TopicAttached
+from offload.errors import TopicAttached, open_branch
 from offload.handles import split_name
 from offload.read.deletes import count_live, entries_taken, live_entries
 from offload.services.diff import State, shared_seq
@@ -206,9 +206,9 @@ class PreviewService(Owned):
     def branch(self, topic: str, branch: str) -> Preview:
         """Return the records that only this branch shows. Raises the errors of `BranchService.delete_branch`."""
         if branch == MAIN:
-            raise UnnamableBranch(topic, "be deleted")
+            raise main_cannot(topic, "be deleted")
         if self._log.has_topic(f"{topic}@{branch}"):
-            raise OpenBranch(f"{topic}@{branch}")
+            raise open_branch(f"{topic}@{branch}")
         snapshot = self._volumes.snapshot(self._branches.resolve(topic, branch))
         holders = list(self._names(topic, other_than=branch))
         views = _by_segment(view for holder in holders for view in holder.segments)
@@ -375,7 +375,7 @@ class SoleNames:
     def check(self, operation: NumberedEntry) -> None:
         """Raise `NotUndone` if an undo of the operation would take away the only name of records.
 
-        If it gives an open branch another name, raise `OpenBranch`. A name that has changed since is passed over: the
+        If it gives an open branch another name, raise `Conflict`. A name that has changed since is passed over: the
         undo itself refuses it.
         """
         is_promotion = moved_main(operation.entry) is not None
@@ -387,7 +387,7 @@ class SoleNames:
             for ref in live:
                 if (ref.branch, ref.vid) == (branch, vid):
                     if is_renamed:
-                        raise OpenBranch(name)
+                        raise open_branch(name)
                     self._check_branch(operation.number, ref, live)
 
     def _check_branch(self, number: int, branch: Branch, live: Sequence[Branch]) -> None:

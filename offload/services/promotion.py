@@ -48,9 +48,9 @@ from dataclasses import astuple, replace
 from itertools import groupby, islice, takewhile
 
 from catalog import MAIN, CommitKind, Snapshot, Vid
-from catalog.errors import BranchExists, KeyChanged, KeyTaken, NoSuchBranch, NoSuchTopic, UnnamableBranch
+from catalog.errors import BranchExists, KeyChanged, KeyTaken, NoSuchBranch, NoSuchTopic, main_cannot
 from catalog.format import keys
-from offload.errors import CarriedOtherwise, RecordsAfterFork
+from offload.errors import Conflict, RecordsAfterFork
 from offload.format.topic_config import CARRIED_FROM
 from offload.handles import split_name
 from offload.services.diff import Difference, State, diff_of
@@ -79,7 +79,7 @@ class RecordCarrier:
         """Carry the live records of `main` above the shared seq to `branch`. Return the seqs there of those that this
         call carried, or an earlier one that did not end.
 
-        Raises `CarriedOtherwise` if other records follow those of an earlier call (CARRY-1). Raises `KeyChanged` if
+        Raises `Conflict` if other records follow those of an earlier call (CARRY-1). Raises `KeyChanged` if
         the branch leads to another volume than `vid` by now, and what the store raises.
         """
         topic = self._parts.takeover.topic(branch)
@@ -87,7 +87,7 @@ class RecordCarrier:
             raise KeyChanged(keys.ref_key(*split_name(branch)))
         note = self._begin(topic, main, shared_seq)
         records = (record for record in self._above(main, shared_seq) if not note.covers(record))
-        _last_alike(topic.read(note.begun + 1, gaps=True), records, CarriedOtherwise(branch, note.begun))
+        _last_alike(topic.read(note.begun + 1, gaps=True), records, _carried_otherwise(branch, note.begun))
         for labels, values in _batches(records):
             self._save(topic, note)
             tag, node, unterminated = labels
@@ -116,7 +116,7 @@ class RecordCarrier:
         if note.end == note.base or not _has(topic, note.base + 1, note.end_ms):
             return new
         carried = takewhile(lambda record: _is_at_most(record, note.end_ms), topic.read(note.base + 1, gaps=True))
-        last = _last_alike(carried, self._above(main, shared_seq), CarriedOtherwise(topic.name, note.base))
+        last = _last_alike(carried, self._above(main, shared_seq), _carried_otherwise(topic.name, note.base))
         if last is None:
             return new
         copy, original = last
@@ -178,7 +178,7 @@ def _is_at_most(item: Record | Gap, newest_ms: int) -> bool:
 
 
 def _last_alike(
-    carried: Iterable[Record | Gap], records: Iterator[Record], otherwise: CarriedOtherwise
+    carried: Iterable[Record | Gap], records: Iterator[Record], otherwise: Conflict
 ) -> tuple[Record, Record] | None:
     """Take from `records` one for each that is there. Return the last of both. Raises the error if two differ."""
     last = None
@@ -299,7 +299,7 @@ class Promotion:
     def _check_keep(self, topic: str, branch: str, keep: str, main: Vid) -> None:
         """Refuse a name for the former main before the first step. An earlier try may have given it already."""
         if MAIN in {branch, keep}:
-            raise UnnamableBranch(topic, "be promoted" if branch == MAIN else "be the name of the former main")
+            raise main_cannot(topic, "be promoted" if branch == MAIN else "be the name of the former main")
         with suppress(NoSuchBranch, NoSuchTopic):  # a LIST may miss the other names
             if keep == branch or self._branches.resolve(topic, keep) != main:
                 raise BranchExists(topic, keep)
@@ -334,3 +334,10 @@ class Promotion:
         handle = self._handles.find(topic)
         if handle is not None and not self._log.has_topic(topic):
             self._handles.relocate(handle)
+
+
+def _carried_otherwise(branch: str, seq: int) -> Conflict:
+    """Return the error of a branch where other records follow `seq` than an earlier promotion carried there."""
+    text = f"above seq {seq}, {branch} has other records than an earlier `branch promote --carry` brought there"
+    hint = f"--leave makes it main as it is; `seglog truncate {branch} --from {seq + 1}` lets --carry begin anew"
+    return Conflict(text, hint=hint)

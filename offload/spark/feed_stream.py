@@ -7,7 +7,7 @@ from dataclasses import replace
 from catalog.format.commit import ForkPoint
 from offload.errors import InvalidOption
 from offload.spark.feed import check_feed
-from offload.spark.offsets import InvalidOffset, Offset, Position, check_kind, name_of, offset_text
+from offload.spark.offsets import Offset, Position, check_kind, invalid_offset, name_of, offset_text
 from offload.spark.option_texts import moment_ms
 from offload.spark.pin import Pin, PinnedTopic
 from offload.spark.plan import Plan, Query, Remote
@@ -29,7 +29,7 @@ class _FeedStream(Stream):
     def latest(self, remote: Remote, start: Offset, target: Pin | None, *, limited: bool) -> Offset:  # noqa: ARG002
         """Return the offset of the newest commit. Checks where a new stream begins, before a checkpoint has it.
 
-        Raises `InvalidOffset`, and what pinning a version and `check_feed` raise.
+        Raises `Misuse`, and what pinning a version and `check_feed` raise.
         """
         name = self._checked(start)
         [topic] = (target or (self._newest(remote) if start else remote.pin(self._read))).topics
@@ -42,25 +42,25 @@ class _FeedStream(Stream):
         return {name: Position(newest.vid, newest.lsn, 0)}
 
     def plan(self, remote: Remote, start: Offset, end: Offset, query: Query) -> Plan:
-        """Return the tasks of the changes between two offsets. Raises as `Remote.plan`, and `InvalidOffset`."""
+        """Return the tasks of the changes between two offsets. Raises as `Remote.plan`, and `Misuse`."""
         self._checked(start)
         name = self._checked(end)
         position, before = end[name], start.get(name)
         since = position.since if before is None else ForkPoint(before.vid, before.lsn)
         if since is None:
-            raise InvalidOffset(offset_text(end), f"{name} is new in it, and has no since")
+            raise invalid_offset(offset_text(end), f"{name} is new in it, and has no since")
         options = self._read if before is None else replace(self._read, starting_time=None)
         topic, _, branch = name.partition("@")
         pinned = PinnedTopic(topic, branch, ForkPoint(position.vid, position.lsn), since)
         return remote.plan(options, Pin(0, (pinned,)), query)
 
     def _checked(self, offset: Offset) -> str:
-        """Return the name of the topic. Raises `InvalidOffset` if the offset is of another one, or of records."""
+        """Return the name of the topic. Raises `Misuse` if the offset is of another one, or of records."""
         check_kind(offset, of_changes=True)
         [pattern] = self._read.topics
         name = name_of(pattern.text, pattern.branch)
         if {*offset} - {name}:
-            raise InvalidOffset(offset_text(offset), f"it is of {', '.join(offset)}, and this stream is of {name}")
+            raise invalid_offset(offset_text(offset), f"it is of {', '.join(offset)}, and this stream is of {name}")
         return name
 
     def _check_beginning(self, remote: Remote, topic: PinnedTopic) -> None:

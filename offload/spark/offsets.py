@@ -29,19 +29,15 @@ from typing import Any
 from catalog.errors import CatalogError, InvalidName
 from catalog.format.commit import ForkPoint
 from catalog.format.ids import Vid
-from offload.errors import OffloadError
 from offload.spark.pin import PinnedTopic, decode_point, encode_point
 from seglog.base.errors import Misuse
 from seglog.base.values import dataclass
 
 
-class InvalidOffset(Misuse, OffloadError):
-    """The offset of a stream is not one of this source."""
-
-    text: str
-    reason: str
-    message = "{text!r} is no offset of a stream: {reason}"
+def invalid_offset(text: str, reason: str) -> Misuse:
+    """Return the error of an offset of a stream that is not one of this source."""
     hint = "give each query a checkpointLocation of its own"
+    return Misuse(f"{text!r} is no offset of a stream: {reason}", hint=hint)
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,11 +68,11 @@ class BatchRange:
 
 
 def check_kind(offset: Offset, *, of_changes: bool) -> None:
-    """Raise `InvalidOffset` if the offset is of a stream of records, or of changes, and should be of the other kind."""
+    """Raise `Misuse` if the offset is of a stream of records, or of changes, and should be of the other kind."""
     kinds = "records", "changes"
     if any((position.next_seq == 0) is not of_changes for position in offset.values()):
         reason = f"it is of a stream of {kinds[not of_changes]}, and this one is of {kinds[of_changes]}"
-        raise InvalidOffset(offset_text(offset), reason)
+        raise invalid_offset(offset_text(offset), reason)
 
 
 def name_of(topic: str, branch: str) -> str:
@@ -94,16 +90,16 @@ def offset_text(offset: Offset) -> str:
 
 
 def decode_offset(offset: Any) -> dict[str, Position]:
-    """Return the offset in an object of JSON, or in its text. Raises `InvalidOffset`."""
+    """Return the offset in an object of JSON, or in its text. Raises `Misuse`."""
     try:
         decoded = json.loads(offset) if isinstance(offset, str) else offset
         return {str(name): _decode(decoded[name]) for name in sorted(decoded.keys())}
     except (AttributeError, CatalogError, InvalidName, KeyError, RecursionError, TypeError, ValueError) as error:
-        raise InvalidOffset(str(offset), repr(error)) from error
+        raise invalid_offset(str(offset), repr(error)) from error
 
 
 def ranges(start: Offset, end: Offset) -> list[BatchRange]:
-    """Return what the micro-batch between two offsets reads, ascending by topic. Raises `InvalidOffset`."""
+    """Return what the micro-batch between two offsets reads, ascending by topic. Raises `Misuse`."""
     spans: list[BatchRange] = []
     for name, position in end.items():
         before = start.get(name)
@@ -111,7 +107,7 @@ def ranges(start: Offset, end: Offset) -> list[BatchRange]:
             continue
         first = position.first_seq or (before.next_seq if before else None)
         if not first:
-            raise InvalidOffset(offset_text(end), f"{name} is new in it, and has no first_seq")
+            raise invalid_offset(offset_text(end), f"{name} is new in it, and has no first_seq")
         if first < position.next_seq:
             topic, _, branch = name.partition("@")
             pinned = PinnedTopic(topic, branch, ForkPoint(position.vid, position.lsn))

@@ -86,7 +86,7 @@ class Stream:
         """Return the offset that the next micro-batch ends with. It equals `start` if there is nothing to read.
 
         `start` is empty for a new stream. The stream goes no further than `target`, and not beyond the limits of the
-        options if `limited`. Raises `DataLoss`, `InvalidOffset` for an offset of changes, `SeqOutOfRange` for a new
+        options if `limited`. Raises `DataLoss`, `Misuse` for an offset of changes, `SeqOutOfRange` for a new
         stream that begins beyond the head, and what pinning a version raises.
         """
         check_kind(start, of_changes=False)
@@ -107,7 +107,7 @@ class Stream:
         return end
 
     def plan(self, remote: Remote, start: Offset, end: Offset, query: Query) -> Plan:
-        """Return the tasks of the micro-batch between two offsets. Raises as `Remote.plan`, and `InvalidOffset`."""
+        """Return the tasks of the micro-batch between two offsets. Raises as `Remote.plan`, and `Misuse`."""
         check_kind(end, of_changes=False)
         spans = ranges(start, end)
         try:

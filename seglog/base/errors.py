@@ -198,15 +198,6 @@ class OutOfWindow(Missing, CatalogError):
     message = "{target} is outside the kept history. Restorable: {window}"
 
 
-class UnnamableBranch(Misuse, CatalogError):
-    """An operation that the name `main` does not allow."""
-
-    topic: str
-    what: str
-    message = "the branch main of {topic} cannot {what}"
-    hint = "main is the topic itself"
-
-
 class InvalidTarget(Misuse, CatalogError):
     def __init__(self, text: str, reason: str = "") -> None:
         self._tell(
@@ -214,12 +205,6 @@ class InvalidTarget(Misuse, CatalogError):
             hint="use seq:N, lsn:N, head, head~N, tag:NAME, or a time such as 2026-11-21T09:30:00Z or '15 minutes ago'",
         )
         self.text = text
-
-
-class OpenBranch(Conflict):
-    name: str
-    message = "{name} is open for appends in this directory"
-    hint = "`seglog reset {name}` ends that, and keeps the offloaded records"
 
 
 class NoSuchTopic(Missing):

@@ -11,9 +11,11 @@ from catalog.checkpointer import make_checkpoint
 from catalog.errors import (
     BranchExists,
     CatalogError,
+    Conflict,
     HistoryCollected,
     KeyChanged,
     KeyTaken,
+    Misuse,
     NoSuchBranch,
     NoSuchPin,
     NoSuchTag,
@@ -23,8 +25,6 @@ from catalog.errors import (
     OutOfWindow,
     PinLost,
     StoreUnreachable,
-    TagExists,
-    UnnamableBranch,
 )
 from catalog.format.commit import ForkPoint
 from catalog.format.control import Boundary
@@ -159,7 +159,7 @@ def test_main_is_the_topic_itself(store: MemoryStore) -> None:
         lambda: branches.rename("orders", "main", "old", now_ms=NOW_MS),
         lambda: branches.rename("orders", "half", "main", now_ms=NOW_MS),
     ):
-        with pytest.raises(UnnamableBranch):
+        with pytest.raises(Misuse):
             act()
     assert names(store) == ["half", "main"]
 
@@ -259,7 +259,7 @@ def test_a_tag_names_a_point_for_good(store: MemoryStore) -> None:
     tags = Tags(Volumes(store), "host-1")
     made = tags.create("orders", "v1", ForkPoint(main, 2, 15), branch="main", now_ms=NOW_MS, message="before")
     assert tags.get("orders", "v1") == made
-    with pytest.raises(TagExists):
+    with pytest.raises(Conflict):
         tags.create("orders", "v1", ForkPoint(main, 3), branch="main", now_ms=NOW_MS)
     assert [(each.name, each.tag) for each in tags.list("orders")] == [("v1", made)]
     assert tags.delete("orders", "v1", now_ms=NOW_MS) == made
@@ -315,7 +315,7 @@ def test_of_racing_creators_of_a_tag_one_wins(store: MemoryStore) -> None:
     def create(lsn: int) -> int:
         try:
             return Tags(Volumes(store)).create("orders", "v1", ForkPoint(main, lsn), branch="", now_ms=0).point.lsn
-        except (TagExists, KeyChanged):
+        except (Conflict, KeyChanged):
             return 0
 
     for _ in range(2):

@@ -46,7 +46,7 @@ from catalog.objects.memory import MemoryStore
 from catalog.undo_plan import TAKES_AWAY
 from offload import OffloadSettings
 from offload.archive import Archive
-from offload.errors import CarriedOtherwise
+from offload.errors import Conflict
 from offload.handles import split_name
 from offload.load import LoadConflict, LoadRequest, WrittenByLog
 from seglog import Log, ProducerBatch, SeqSet, Topic, TopicConfig, WrittenElsewhere
@@ -538,7 +538,7 @@ class World:
         branches = self.places[place][1].branches
         try:
             done = branches.promote_branch("t", branch[2:], keep=keep[2:], carry=carry, leave=not carry)
-        except CarriedOtherwise:
+        except Conflict:
             assert not side.numbers.issuperset(side.copies.values()), self.told
             self.made["refused carries"] += 1
             if place != self.writer[branch]:  # it took the branch over to compare

@@ -24,7 +24,6 @@ from catalog.errors import (
     OutcomeUnknown,
     OutOfWindow,
     PinLost,
-    TagExists,
     Unavailable,
 )
 from catalog.format.control import DEAD
@@ -366,7 +365,7 @@ class Tagger(Member):
         except Missing as error:
             if self.model.is_promised(point):
                 raise Broken(f"no tag at {point}: {error}") from error
-        except TagExists as error:
+        except Conflict as error:
             if known == {None}:
                 raise Broken(f"tag {name} is there already") from error
         else:

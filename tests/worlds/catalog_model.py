@@ -36,14 +36,14 @@ import pytest
 import offload
 import seglog
 from catalog import ForkPoint, MemoryStore, make_checkpoint
-from catalog.errors import BranchExists, NoSuchBranch, NotUndone, OutOfWindow, PinLost, TagExists
+from catalog.errors import BranchExists, Conflict, NoSuchBranch, NotUndone, OutOfWindow, PinLost
 from catalog.gc.collector import Collector, GcPolicy
 from catalog.objects.base import ObjectStore
 from catalog.objects.wrapped import WrappedStore
 from catalog.refs.state_names import HeldPin, Pins
 from catalog.undo_plan import TAKES_AWAY
 from offload import ColdSettings, OffloadSettings
-from offload.errors import NotOffloaded, OpenBranch
+from offload.errors import NotOffloaded
 from offload.handles import split_name
 from offload.load import LoadRequest, WrittenByLog
 from offload.moment import format_time
@@ -625,7 +625,7 @@ class CatalogModel:
         tag = f"v{self.random.randrange(4)}"
         if tag in self.tags:
             self.clock.ms += 1  # at the same time the same tag would count as already made
-            with pytest.raises(TagExists):
+            with pytest.raises(Conflict):
                 self.archive.tags.tag(name, tag, to=target)
         else:
             self.archive.tags.tag(name, tag, to=target)
@@ -727,7 +727,7 @@ class CatalogModel:
         _, what, names, shown = self.operations[-1]
         line = self.lines.get(names[-1], Line())
         if what == "rename" and line.is_open:
-            with pytest.raises(OpenBranch):
+            with pytest.raises(Conflict):
                 self.archive.history.undo()
             self.counts["names not undone"] += 1
             return

@@ -21,8 +21,8 @@ from offload.daemon.metrics import timed
 from offload.daemon.quota import OverQuota, OverRate, frame_bytes
 from offload.daemon.service import Service
 from offload.daemon.streams.errors import (
-    InvalidStreamRequest,
     StreamRefused,
+    invalid_request,
 )
 from offload.daemon.streams.live import WHOLE_BATCH, Live, Mark
 from offload.daemon.streams.messages import base_type, is_json, messages
@@ -79,7 +79,7 @@ async def write(
 
 
 async def records_of(service: Service, content_type: str, body: bytes) -> list[bytes]:
-    """Return the records of a body. Raise `InvalidStreamRequest` and `Refused`."""
+    """Return the records of a body. Raise `StreamRefused` and `Refused`."""
     arguments = content_type, body, service.settings.max_body_records
     # The decoding of a MiB of messages takes up to a second. In the event loop it would delay every other answer.
     is_short = len(body) <= SHORT_BYTES or not is_json(content_type)
@@ -149,15 +149,15 @@ async def _values(service: Service, live: Live, request: Append, body: bytes) ->
     if not body:
         if request.closes:
             return []
-        raise InvalidStreamRequest("body", "it is empty, and the request does not close the stream")
+        raise invalid_request("body", "it is empty, and the request does not close the stream")
     if request.content_type is None:
-        raise InvalidStreamRequest("Content-Type", "a body needs it")
+        raise invalid_request("Content-Type", "a body needs it")
     kind = live.entry.content_type
     if base_type(request.content_type) != base_type(kind):
         raise _refused_append(live, f"its content type is {kind}, not {request.content_type}")
     values = await records_of(service, kind, body)
     if not values:
-        raise InvalidStreamRequest("body", "it is an empty array")
+        raise invalid_request("body", "it is an empty array")
     return values
 
 
@@ -186,7 +186,7 @@ def _is_appended(live: Live, producer: Numbered) -> bool:
     newest = _known(live, producer)
     if newest is None or producer.epoch > newest.epoch:
         if newest is not None and producer.number:
-            raise InvalidStreamRequest("Producer-Seq", "a new epoch begins with 0")
+            raise invalid_request("Producer-Seq", "a new epoch begins with 0")
         return False
     if producer.epoch < newest.epoch:
         raise _fenced(newest.epoch)

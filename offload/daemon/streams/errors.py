@@ -1,8 +1,7 @@
 """The errors of streams. Each has the status and the headers of its answer.
 
 Refused
-└── StreamRefused              what no other class tells: 403 for a lower epoch, 501 for a fork without a remote
-    ├── InvalidStreamRequest   400   the path, a header, the query or the body
+└── StreamRefused              what no other class tells: 400 for a request, 403 for a lower epoch, 501 without a remote
     ├── NoSuchStream           404
     └── StreamGone             410   deleted, but forks need it
 """
@@ -24,11 +23,6 @@ class StreamRefused(Refused):
         self.headers = dict(headers or {})
 
 
-class InvalidStreamRequest(StreamRefused):
-    def __init__(self, name: str, reason: str) -> None:
-        super().__init__(400, f"{name}: {reason}")
-
-
 class NoSuchStream(StreamRefused):
     def __init__(self, path: str) -> None:
         super().__init__(404, f"there is no stream {path}", hint="make it with PUT")
@@ -46,3 +40,8 @@ def offset_gone(offset: str) -> StreamRefused:
 def stream_exists(path: str, reason: str) -> StreamRefused:
     """Return the error of a stream with another configuration, or of a topic that is no stream."""
     return StreamRefused(409, f"the stream {path} cannot be made: {reason}")
+
+
+def invalid_request(name: str, reason: str) -> StreamRefused:
+    """Return the error of a path, a header, a query or a body. `name` is that of the part."""
+    return StreamRefused(400, f"{name}: {reason}")

@@ -31,7 +31,7 @@ from weakref import WeakValueDictionary
 
 from offload.daemon.service import Service
 from offload.daemon.streams.entries import Entry
-from offload.daemon.streams.errors import InvalidStreamRequest, NoSuchStream, StreamGone, offset_gone
+from offload.daemon.streams.errors import NoSuchStream, StreamGone, invalid_request, offset_gone
 from offload.daemon.streams.requests import BEGINNING, NOW, offset_text, parsed_offset
 from offload.daemon.threads import in_threads
 from seglog import NoSuchTopic, SeqOutOfRange, Topic, TopicExists, Truncated
@@ -103,7 +103,7 @@ class Live:
         return self.offset(self.tail)
 
     def place(self, text: str, name: str = "offset") -> int:
-        """Return the seq of the last record before an offset. Raise `InvalidStreamRequest` for one above the
+        """Return the seq of the last record before an offset. Raise `StreamRefused` for one above the
         tail, and `StreamRefused` for a record that a truncation took."""
         if text == NOW:
             return self.tail
@@ -113,7 +113,7 @@ class Live:
         if parsed is not None and parsed[0] < self.topic.epoch and parsed[1] > self.topic.head_seq:
             raise offset_gone(text)
         if parsed is None or parsed[0] > self.topic.epoch or parsed[1] > self.topic.head_seq:
-            raise InvalidStreamRequest(name, f"{text} is beyond the end of the stream, {self.tail_offset}")
+            raise invalid_request(name, f"{text} is beyond the end of the stream, {self.tail_offset}")
         cut = self.topic.inner.changed_since(parsed[0])[1] if self.topic.exists else None
         if parsed[0] and cut is not None and cut <= parsed[1]:  # before the first epoch the topic had no record
             raise offset_gone(text)

@@ -19,7 +19,7 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import NoReturn
 
-from offload.daemon.streams.errors import InvalidStreamRequest
+from offload.daemon.streams.errors import invalid_request
 from offload.errors import too_many_records
 
 _SPACE = re.compile(r"[ \t\n\r]*")
@@ -43,7 +43,7 @@ def is_binary(content_type: str) -> bool:
 def messages(content_type: str, body: bytes, most: int) -> list[bytes]:
     """Return the records of a body.
 
-    In JSON mode, raise `InvalidStreamRequest` for a body that is no JSON, and `Refused` for more than `most`.
+    In JSON mode, raise `StreamRefused` for a body that is no JSON, and `Refused` for more than `most`.
     """
     if not body:
         return []
@@ -52,9 +52,9 @@ def messages(content_type: str, body: bytes, most: int) -> list[bytes]:
     try:
         return [message.encode() for message in _elements(body.decode(), most)]
     except RecursionError:
-        raise InvalidStreamRequest("body", "its JSON is nested too deep") from None
+        raise invalid_request("body", "its JSON is nested too deep") from None
     except ValueError as error:
-        raise InvalidStreamRequest("body", f"it is no JSON: {str(error)[:200]}") from None
+        raise invalid_request("body", f"it is no JSON: {str(error)[:200]}") from None
 
 
 def joined(content_type: str, values: Sequence[bytes]) -> bytes:

@@ -1,7 +1,7 @@
 """Requests about a stream, as values: its path and the name of its topic, its offsets, and what a PUT, a POST and a GET
 ask for. No I/O.
 
-A function for a header or a query raises `InvalidStreamRequest` for what the protocol forbids, and `Refused` for an
+A function for a header or a query raises `StreamRefused` for what the protocol forbids, and `Refused` for an
 encoded body.
 
     in the path                 in the name
@@ -30,7 +30,7 @@ from enum import Enum
 from typing import Final
 from urllib.parse import quote, unquote_to_bytes
 
-from offload.daemon.streams.errors import InvalidStreamRequest
+from offload.daemon.streams.errors import invalid_request
 from offload.errors import Refused
 from seglog.base.values import dataclass
 
@@ -117,7 +117,7 @@ def create_of(headers: Mapping[str, str]) -> Create:
     _check_plain(headers)
     ttl, expires_at = headers.get("stream-ttl"), headers.get("stream-expires-at")
     if ttl is not None and expires_at is not None:
-        raise InvalidStreamRequest("Stream-TTL", "give it or Stream-Expires-At, not both")
+        raise invalid_request("Stream-TTL", "give it or Stream-Expires-At, not both")
     ttl_s = None if ttl is None else _whole("Stream-TTL", ttl)
     if expires_at is not None:
         expires_ms(expires_at)
@@ -128,7 +128,7 @@ def append_of(headers: Mapping[str, str]) -> Append:
     _check_plain(headers)
     seq = headers.get("stream-seq")
     if seq is not None and len(seq) > _SEQ_MAX_BYTES:
-        raise InvalidStreamRequest("Stream-Seq", f"it has at most {_SEQ_MAX_BYTES} bytes")
+        raise invalid_request("Stream-Seq", f"it has at most {_SEQ_MAX_BYTES} bytes")
     return Append(_type_of(headers), seq, _closes(headers), _producer_of(headers))
 
 
@@ -143,14 +143,14 @@ def _check_plain(headers: Mapping[str, str]) -> None:
 def read_of(query: Sequence[tuple[str, str]], headers: Mapping[str, str]) -> Read:
     texts = {name: [text for parameter, text in query if parameter == name] for name in ("offset", "live", "cursor")}
     if len(texts["offset"]) > 1:
-        raise InvalidStreamRequest("offset", "give it once")
+        raise invalid_request("offset", "give it once")
     offset, live = next(iter(texts["offset"]), None), next(iter(texts["live"]), None)
     if offset is not None and offset not in {BEGINNING, NOW} and parsed_offset(offset) is None:
-        raise InvalidStreamRequest("offset", f"{offset[:64]!r} is none")
+        raise invalid_request("offset", f"{offset[:64]!r} is none")
     if live is not None and live not in {wait_.value for wait_ in Wait}:
-        raise InvalidStreamRequest("live", "it is long-poll or sse")
+        raise invalid_request("live", "it is long-poll or sse")
     if live is not None and offset is None:
-        raise InvalidStreamRequest("offset", "a live read needs it")
+        raise invalid_request("offset", "a live read needs it")
     etags = headers.get("if-none-match", "")
     etags_known = frozenset(etag.strip().removeprefix("W/") for etag in etags.split(",") if etag.strip())
     wait = None if live is None else Wait(live)
@@ -159,7 +159,7 @@ def read_of(query: Sequence[tuple[str, str]], headers: Mapping[str, str]) -> Rea
 
 def expires_ms(text: str) -> int:
     """Return the time of a `Stream-Expires-At`, in ms since the epoch."""
-    refusal = InvalidStreamRequest("Stream-Expires-At", f"{text[:64]!r} is no time as RFC 3339 has it")
+    refusal = invalid_request("Stream-Expires-At", f"{text[:64]!r} is no time as RFC 3339 has it")
     if not _TIME.fullmatch(text):
         raise refusal
     try:
@@ -173,7 +173,7 @@ def _type_of(headers: Mapping[str, str]) -> str | None:
     if not text:
         return None
     if len(text) > 255 or not _CONTENT_TYPE.fullmatch(text):
-        raise InvalidStreamRequest("Content-Type", f"{text[:64]!r} is none")
+        raise invalid_request("Content-Type", f"{text[:64]!r} is none")
     return text
 
 
@@ -186,13 +186,13 @@ def _fork_of(headers: Mapping[str, str]) -> Fork | None:
     skip = headers.get("stream-fork-sub-offset")
     if source is None:
         if offset is not None or skip is not None:
-            raise InvalidStreamRequest("Stream-Forked-From", "a fork offset needs it")
+            raise invalid_request("Stream-Forked-From", "a fork offset needs it")
         return None
     if offset is not None and offset not in {BEGINNING, NOW} and parsed_offset(offset) is None:
-        raise InvalidStreamRequest("Stream-Fork-Offset", f"{offset[:64]!r} is no offset")
+        raise invalid_request("Stream-Fork-Offset", f"{offset[:64]!r} is no offset")
     skipped = 0 if skip is None else _whole("Stream-Fork-Sub-Offset", skip)
     if skipped and offset is None:
-        raise InvalidStreamRequest("Stream-Fork-Sub-Offset", "it needs Stream-Fork-Offset")
+        raise invalid_request("Stream-Fork-Sub-Offset", "it needs Stream-Fork-Offset")
     return Fork(source_path(source), offset or "", skipped)
 
 
@@ -202,32 +202,32 @@ def _producer_of(headers: Mapping[str, str]) -> Numbered | None:
     if not texts:
         return None
     if len(texts) < len(names):
-        raise InvalidStreamRequest("Producer-Id", "give Producer-Id, Producer-Epoch and Producer-Seq, or none of them")
+        raise invalid_request("Producer-Id", "give Producer-Id, Producer-Epoch and Producer-Seq, or none of them")
     if not texts[0]:
-        raise InvalidStreamRequest("Producer-Id", "it is empty")
+        raise invalid_request("Producer-Id", "it is empty")
     return Numbered(texts[0], _whole("Producer-Epoch", texts[1]), _whole("Producer-Seq", texts[2]))
 
 
 def _whole(name: str, text: str) -> int:
     if not _WHOLE.fullmatch(text) or int(text) > _NUMBER_MAX:
-        raise InvalidStreamRequest(name, f"{text[:64]!r} is no whole number from 0 to {_NUMBER_MAX}")
+        raise invalid_request(name, f"{text[:64]!r} is no whole number from 0 to {_NUMBER_MAX}")
     return int(text)
 
 
 def path_of(raw: bytes) -> str:
     """Return the path of a stream from the raw path of a URL behind `/streams/`. `%2f` is a slash.
 
-    Raise `InvalidStreamRequest` for an empty path, bytes that are not UTF-8, and a path that the protocol reserves.
+    Raise `StreamRefused` for an empty path, bytes that are not UTF-8, and a path that the protocol reserves.
     """
     try:
         path = unquote_to_bytes(raw).decode()
     except UnicodeDecodeError:
-        raise InvalidStreamRequest("path", "it is not UTF-8") from None
+        raise invalid_request("path", "it is not UTF-8") from None
     if not path:
-        raise InvalidStreamRequest("path", "it is empty")
+        raise invalid_request("path", "it is empty")
     if path.partition("/")[0] == _RESERVED:
         reason = f"the protocol reserves {_RESERVED} for subscriptions, which this server does not have"
-        raise InvalidStreamRequest("path", reason)
+        raise invalid_request("path", reason)
     return path
 
 
@@ -238,13 +238,13 @@ def source_path(header: str) -> str:
 
 
 def topic_name(path: str) -> str:
-    """Return the name of the stream's topic. Raise `InvalidStreamRequest` if it is too long (PATHNAME-2)."""
+    """Return the name of the stream's topic. Raise `StreamRefused` if it is too long (PATHNAME-2)."""
     data = path.encode()
     parts = [_escaped(data[at : at + 1], is_first=at == 0) for at in range(len(data))]
     name = "".join(parts)
     if len(name) > _NAME_MAX:
         text = f"the name of its topic would have {len(name)} characters, and {_NAME_MAX} is the maximum"
-        raise InvalidStreamRequest("path", text)
+        raise invalid_request("path", text)
     return name
 
 

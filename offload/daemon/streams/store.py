@@ -43,10 +43,10 @@ from offload.daemon.service import Service
 from offload.daemon.streams.appends import records_of, write
 from offload.daemon.streams.entries import Entry, State, check_same, encode_entry
 from offload.daemon.streams.errors import (
-    InvalidStreamRequest,
     NoSuchStream,
     StreamGone,
     StreamRefused,
+    invalid_request,
     stream_exists,
 )
 from offload.daemon.streams.live import Kept, Live, Mark
@@ -342,4 +342,4 @@ def _skipped(source: Live, seqs: range, skip: int, is_message: bool) -> tuple[in
             last, left = record.seq, left - size
             if not left:
                 return last, b""
-    raise InvalidStreamRequest("Stream-Fork-Sub-Offset", f"{skip} goes beyond the end of the source")
+    raise invalid_request("Stream-Fork-Sub-Offset", f"{skip} goes beyond the end of the source")

@@ -10,7 +10,7 @@ from typing import TypeVar
 import pytest
 
 from catalog import ForkPoint, MemoryStore, Vid
-from catalog.errors import BranchExists, KeyChanged, NoSuchBranch, UnnamableBranch
+from catalog.errors import BranchExists, KeyChanged, Misuse, NoSuchBranch
 from catalog.objects.wrapped import WrappedStore
 from catalog.refs.oplog import Oplog
 from tests.faults.ends import CRASHES, crashed, tried
@@ -86,8 +86,8 @@ def test_what_cannot_be_promoted_changes_nothing(store: MemoryStore, half: Vid) 
     branches_of(store).create("orders", "other", ForkPoint(half, 0), now_ms=NOW_MS)
     before = names(store), len(list(Oplog(store).entries()))
     for branch, keep, error in (
-        ("main", "before", UnnamableBranch),
-        ("half", "main", UnnamableBranch),
+        ("main", "before", Misuse),
+        ("half", "main", Misuse),
         ("half", "half", BranchExists),
         ("half", "other", BranchExists),
         ("nope", "before", NoSuchBranch),

@@ -11,7 +11,7 @@ import pytest
 from catalog.errors import StoreUnreachable
 from catalog.format.keys import control_key
 from catalog.objects.memory import MemoryStore
-from offload.errors import DirectoryNotEmpty, OtherRemote
+from offload.errors import Conflict, OtherRemote
 from offload.operations.follow import FollowOptions, Looked, LookFailed, TopicFollowed, TopicUnfollowed, follow
 from offload.recovery import MARKER, Recovered
 from seglog import Missing
@@ -264,7 +264,7 @@ def test_another_directory_and_an_empty_remote_are_refused(tmp_path: Path, store
     list(follow(tmp_path / "other", URL, ONCE, store=store))
     for path, url in ((tmp_path / "full", URL), (tmp_path / "other", "file:///elsewhere")):
         before = sorted(each.name for each in path.iterdir())
-        with pytest.raises(DirectoryNotEmpty):
+        with pytest.raises(Conflict):
             list(follow(path, url, ONCE, store=store))
         assert sorted(each.name for each in path.iterdir()) == before
     with pytest.raises(Missing, match="no topic at all"):

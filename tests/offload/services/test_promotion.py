@@ -14,14 +14,14 @@ from catalog.errors import (
     CatalogError,
     Fenced,
     KeyChanged,
+    Misuse,
     NoSuchBranch,
     StoreUnreachable,
-    UnnamableBranch,
     VolumeHasName,
 )
 from catalog.objects.memory import MemoryStore
 from offload.archive import Archive
-from offload.errors import CarriedOtherwise, OffloadError, OtherRemote, RecordsAfterFork
+from offload.errors import Conflict, OffloadError, OtherRemote, RecordsAfterFork
 from offload.format.topic_config import CARRIED_FROM
 from seglog import Log, SystemClock
 from tests.faults.meanwhile import DuringReadBack, Meanwhile
@@ -143,9 +143,7 @@ def test_an_idle_writer_and_a_replica_follow_the_new_main(tmp_path: Path, store:
             assert values(archive, "t") == [b"a"]
 
 
-@pytest.mark.parametrize(
-    ("keep", "error"), [("good", BranchExists), ("other", BranchExists), ("main", UnnamableBranch)]
-)
+@pytest.mark.parametrize(("keep", "error"), [("good", BranchExists), ("other", BranchExists), ("main", Misuse)])
 def test_a_name_that_cannot_be_kept_is_refused_before_anything_changes(
     tmp_path: Path, store: MemoryStore, keep: str, error: type[Exception]
 ) -> None:
@@ -498,7 +496,7 @@ def test_an_old_note_is_compared_and_a_cut_ends_its_refusal(tmp_path: Path, stor
         noted = {CARRIED_FROM: f"{archive.history.snapshot('t').vid} 1 1"}
         log.configure("t@f", replace(topic.config, attributes=noted))
         topic.append([b"1", b"z"])
-        with pytest.raises(CarriedOtherwise) as refused:
+        with pytest.raises(Conflict) as refused:
             archive.branches.promote_branch("t", "f", keep="old", carry=True)
         assert "truncate t@f --from 2" in str(refused.value.hint)
         archive.truncate("t@f", 3)

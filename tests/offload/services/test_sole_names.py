@@ -9,7 +9,7 @@ import pytest
 from catalog.errors import NotUndone
 from catalog.objects.memory import MemoryStore
 from offload.archive import Archive
-from offload.errors import OpenBranch
+from offload.errors import Conflict
 from tests.offload.replicas import opened, ship, values
 
 pytestmark = pytest.mark.usefixtures("no_pauses")
@@ -102,7 +102,7 @@ def test_a_branch_that_is_open_here_keeps_its_name(tmp_path: Path, store: Memory
         archive.branches.rename_branch("t", "b", "c")
         archive.open_for_append("t@c").append([b"own"])
         for _ in range(2):
-            with pytest.raises(OpenBranch, match="t@c is open for appends in this directory"):
+            with pytest.raises(Conflict, match="t@c is open for appends in this directory"):
                 archive.history.undo()
         archive.branches.promote_branch("t", "c", keep="former")  # this offloads what is here
         archive.open_for_append("t@former").append([b"late"])

@@ -17,7 +17,7 @@ from catalog.format.ids import Vid
 from catalog.refs.branch import Branches
 from offload.archive import Archive
 from offload.errors import InvalidOption
-from offload.spark.offsets import InvalidOffset
+from offload.spark.offsets import Misuse
 from offload.spark.options import parse_options
 from offload.spark.pin import Pin, PinnedTopic
 from offload.spark.plan import Query, Remote
@@ -519,11 +519,11 @@ def test_a_checkpoint_of_records_is_none_of_changes(remote: Remote, url: str):
     both.advance()
     TopicArchive(url, topic="other")
     records.offsets, both.offsets = both.offsets, records.offsets
-    with pytest.raises(InvalidOffset, match="stream of records"):
+    with pytest.raises(Misuse, match="stream of records"):
         both.advance()
-    with pytest.raises(InvalidOffset, match="stream of changes"):
+    with pytest.raises(Misuse, match="stream of changes"):
         records.advance()
-    with pytest.raises(InvalidOffset, match="stream of changes"):
+    with pytest.raises(Misuse, match="stream of changes"):
         records.rows()
 
 
@@ -553,7 +553,7 @@ def test_a_checkpoint_of_another_topic_is_refused(remote: Remote, url: str):
         other = Follower(remote, readChangeFeed="true", **texts)
         other.offsets = list(follower.offsets)
         for does in (other.advance, other.whole_rows):
-            with pytest.raises(InvalidOffset, match="it is of orders@main"):
+            with pytest.raises(Misuse, match="it is of orders@main"):
                 does()
     assert changes(follower.whole_rows()) == [(1, "append", 1)]
 

@@ -14,7 +14,7 @@ from catalog.errors import NoSuchTopic
 from catalog.objects.memory import MemoryStore
 from offload.errors import InvalidOption
 from offload.spark import SeglogDataSource
-from offload.spark.offsets import InvalidOffset, Offset, decode_offset, encode_offset
+from offload.spark.offsets import Misuse, Offset, decode_offset, encode_offset
 from offload.spark.plan import Query, Remote
 from seglog.errors import SeqOutOfRange
 from tests.faults.store import CountingStore
@@ -57,7 +57,7 @@ def test_the_same_position_has_the_same_text(remote: Remote, url: str):
     ["7", "[]", '{"a@main": 5}', '{"a@main": {"lsn": 1}}', '{"a@main": {"lsn": 1, "next_seq": 1, "vid": "x"}}', "{"],
 )
 def test_an_offset_of_another_source_is_refused(text: str):
-    with pytest.raises(InvalidOffset, match="is no offset of a stream"):
+    with pytest.raises(Misuse, match="is no offset of a stream"):
         decode_offset(text)
 
 
@@ -222,7 +222,7 @@ def test_offsets_name_what_a_micro_batch_reads(remote: Remote, url: str):
     nothing: Offset = {}
     [position] = decode_offset(follower.offsets[-1]).values()
     broken = {"orders@main": replace(position, first_seq=None)}
-    with pytest.raises(InvalidOffset, match="orders@main is new in it"):
+    with pytest.raises(Misuse, match="orders@main is new in it"):
         follower.stream.plan(remote, nothing, broken, Query(frozenset({"seq"})))
 
 

@@ -13,7 +13,7 @@ import offload
 import seglog
 from catalog.errors import Diverged, Fenced, InvalidObject
 from offload import Archive
-from offload.errors import DirectoryNotEmpty, HistoryBehind, LocalChangesLost
+from offload.errors import Conflict, HistoryBehind, LocalChangesLost
 from seglog import FileCorrupt, Log
 from tests.promises.mistakes.scene import filled, numbered, tree, values
 from tests.worlds.command import command
@@ -386,12 +386,12 @@ def test_a_remote_is_recovered_twice(tmp_path: Path) -> None:
 def test_a_remote_is_recovered_into_a_directory_that_is_used(tmp_path: Path) -> None:
     """An operator recovers a remote into a data directory that has records.
 
-    Outcome: refused with `DirectoryNotEmpty`; nothing is changed.
+    Outcome: refused with `Conflict`; nothing is changed.
     """
     remote = folder(tmp_path)
     ship(tmp_path / "data", remote, numbered(5))
     filled(tmp_path / "other")
     before = tree(tmp_path / "other", ())
-    with pytest.raises(DirectoryNotEmpty):
+    with pytest.raises(Conflict):
         assert [*offload.recover(tmp_path / "other", remote)]
     assert tree(tmp_path / "other", ()) == before

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from offload.daemon.streams.entries import Entry, State, decode_entry, encode_entry
-from offload.daemon.streams.errors import InvalidStreamRequest
+from offload.daemon.streams.errors import StreamRefused
 from offload.daemon.streams.live import Mark, mark_of
 from offload.daemon.streams.messages import control_event, data_event, joined, messages
 from offload.daemon.streams.requests import (
@@ -67,13 +67,13 @@ def test_a_path_has_this_name(raw: bytes, name: str) -> None:
 
 @pytest.mark.parametrize("raw", [b"", b"%ff", b"__ds/subscriptions/1", b"%5f_ds"])
 def test_a_path_that_is_none_is_refused(raw: bytes) -> None:
-    with pytest.raises(InvalidStreamRequest, match="path: "):
+    with pytest.raises(StreamRefused, match="path: "):
         path_of(raw)
 
 
 @pytest.mark.parametrize("path", ["a" * 129, "a" * 1024, "ä" * 22])
 def test_a_path_that_is_too_long_is_refused_and_never_cut(path: str) -> None:
-    with pytest.raises(InvalidStreamRequest, match="128"):
+    with pytest.raises(StreamRefused, match="128"):
         topic_name(path)
     assert len(topic_name("a" * 128)) == 128
 
@@ -93,7 +93,7 @@ def test_offsets_sort_as_their_positions_do(places: list[tuple[int, int]]) -> No
 )
 def test_another_text_is_no_offset(text: str) -> None:
     assert parsed_offset(text) is None
-    with pytest.raises(InvalidStreamRequest):
+    with pytest.raises(StreamRefused):
         read_of([("offset", text)], {})
 
 
@@ -124,7 +124,7 @@ def test_an_array_is_flattened_by_one_level_and_each_message_keeps_its_bytes(bod
     "body", [b"{", b"[1,]", b"[1 2]", b"[1]x", b"1 2", b"NaN", b"[-Infinity]", b'"\xff"', b" ", b"[" * 100_000]
 )
 def test_a_body_that_is_no_json_is_refused(body: bytes) -> None:
-    with pytest.raises(InvalidStreamRequest, match="body"):
+    with pytest.raises(StreamRefused, match="body"):
         messages("application/json", body, MOST)
 
 
@@ -181,13 +181,13 @@ def test_an_entry_is_read_as_it_was_written() -> None:
 
 @pytest.mark.parametrize("ttl", ["", "-1", "+1", "01", "1.0", "1e3", "٣", "9" * 20])
 def test_a_time_to_live_is_a_plain_number(ttl: str) -> None:
-    with pytest.raises(InvalidStreamRequest, match="TTL"):
+    with pytest.raises(StreamRefused, match="TTL"):
         create_of({"stream-ttl": ttl})
 
 
 @pytest.mark.parametrize("text", ["", "tomorrow", "2026-11-23", "2026-13-01T00:00:00Z", "2026-01-01T00:00:00"])
 def test_an_expiry_is_a_time_with_its_zone(text: str) -> None:
-    with pytest.raises(InvalidStreamRequest, match="Expires"):
+    with pytest.raises(StreamRefused, match="Expires"):
         create_of({"stream-expires-at": text})
 
 
@@ -206,7 +206,7 @@ def test_an_expiry_is_a_time_with_its_zone(text: str) -> None:
     ],
 )
 def test_a_put_with_a_header_that_is_wrong_is_refused(headers: dict[str, str]) -> None:
-    with pytest.raises(InvalidStreamRequest):
+    with pytest.raises(StreamRefused):
         create_of(headers)
 
 
@@ -221,7 +221,7 @@ def test_a_put_with_a_header_that_is_wrong_is_refused(headers: dict[str, str]) -
     ],
 )
 def test_a_post_with_a_header_that_is_wrong_is_refused(headers: dict[str, str]) -> None:
-    with pytest.raises(InvalidStreamRequest):
+    with pytest.raises(StreamRefused):
         append_of(headers)
 
 
