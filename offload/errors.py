@@ -43,41 +43,14 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Self
 
-from seglog.base.errors import Conflict, Corrupt, Missing, Misuse, SeglogError, Unavailable
-
-__all__ = [
-    "BodyBroken",
-    "Busy",
-    "ChecksFailed",
-    "Conflict",
-    "Corrupt",
-    "ExportOutdated",
-    "FormatUnsupported",
-    "HistoryBehind",
-    "InvalidChunk",
-    "InvalidIndex",
-    "InvalidInput",
-    "InvalidOption",
-    "LocalChangesLost",
-    "Missing",
-    "Misuse",
-    "NameDeleted",
-    "NeverWritten",
-    "NoRemote",
-    "NotAllowed",
-    "NotConfirmed",
-    "NotOffloaded",
-    "ObjectDamaged",
-    "OffloadError",
-    "OtherRemote",
-    "RecordsAfterFork",
-    "Refused",
-    "RemoteBehind",
-    "SeglogError",
-    "Stopping",
-    "TopicAttached",
-    "Unavailable",
-]
+from seglog.base.errors import (
+    Conflict as Conflict,
+    Corrupt as Corrupt,
+    Missing as Missing,
+    Misuse as Misuse,
+    SeglogError as SeglogError,
+    Unavailable as Unavailable,
+)
 
 
 class OffloadError(SeglogError):

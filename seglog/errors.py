@@ -37,7 +37,6 @@
     ├── Unavailable          nothing was changed; repair the machine       exit 1
     │   ├── AppendUnknown        a daemon did not answer, so the records may be in or not
     │   ├── DaemonGone           a daemon did not answer, or the answer broke off
-    │   ├── DirectoryNotReadable
     │   ├── AppendsHeld          the log refuses appends for now (`Log.hold_appends`)
     │   ├── DirectoryNotWritable
     │   ├── DiskFull
@@ -77,93 +76,27 @@ from pathlib import Path
 
 from seglog.base import errors as base
 from seglog.base.errors import (
-    BranchExists,
-    Conflict,
-    Corrupt,
-    Evicted,
-    InvalidArgument,
-    InvalidName,
-    InvalidTarget,
-    Missing,
-    Misuse,
-    NoSuchBranch,
-    NoSuchTag,
-    NoSuchTopic,
-    OpenedByParent,
-    OutOfWindow,
-    SeglogError,
-    SeqOutOfRange,
-    Unavailable,
+    AppendUnknown as AppendUnknown,
+    BranchExists as BranchExists,
+    Conflict as Conflict,
+    Corrupt as Corrupt,
+    DaemonError as DaemonError,
+    DaemonGone as DaemonGone,
+    Evicted as Evicted,
+    InvalidArgument as InvalidArgument,
+    InvalidName as InvalidName,
+    InvalidTarget as InvalidTarget,
+    Missing as Missing,
+    Misuse as Misuse,
+    NoSuchBranch as NoSuchBranch,
+    NoSuchTag as NoSuchTag,
+    NoSuchTopic as NoSuchTopic,
+    OpenedByParent as OpenedByParent,
+    OutOfWindow as OutOfWindow,
+    SeglogError as SeglogError,
+    SeqOutOfRange as SeqOutOfRange,
+    Unavailable as Unavailable,
 )
-
-__all__ = [
-    "AppendUnknown",
-    "AppendsHeld",
-    "BatchForgotten",
-    "BatchReused",
-    "BranchExists",
-    "CalledWithin",
-    "ColdTierRequired",
-    "ConcurrentModification",
-    "Conflict",
-    "Corrupt",
-    "DaemonError",
-    "DaemonGone",
-    "DeleteNotUndone",
-    "DirectoryInUse",
-    "DirectoryNotReadable",
-    "DirectoryNotWritable",
-    "DiskFull",
-    "Evicted",
-    "FileCorrupt",
-    "FormatUnsupported",
-    "HeadMoved",
-    "InvalidArgument",
-    "InvalidEntry",
-    "InvalidFrame",
-    "InvalidLabel",
-    "InvalidName",
-    "InvalidSetting",
-    "InvalidTarget",
-    "KeyReused",
-    "LogClosed",
-    "Missing",
-    "Misuse",
-    "NoSuchBranch",
-    "NoSuchSegment",
-    "NoSuchTag",
-    "NoSuchTopic",
-    "NotADataDirectory",
-    "NotInstalled",
-    "NotTruncatable",
-    "OffsetOverflow",
-    "OpenedByParent",
-    "OtherIncarnation",
-    "OtherLoop",
-    "OutOfWindow",
-    "ProducerFenced",
-    "ProducerGap",
-    "ReadOnly",
-    "RecordTooLarge",
-    "SameFile",
-    "SeglogError",
-    "SegmentCut",
-    "SeqOutOfRange",
-    "TooManyKeys",
-    "TooManyOpenFiles",
-    "TopicExists",
-    "TopicFull",
-    "Truncated",
-    "Unavailable",
-    "UpgradeNeeded",
-    "ViewOutdated",
-    "WarmDirectoryNotApart",
-    "WarmDirectoryTaken",
-    "WarmStoreFailed",
-    "WarmStoreRequired",
-    "WriterPoisoned",
-    "WrittenElsewhere",
-]
 
 
 def is_own(error: BaseException) -> bool:
@@ -408,75 +341,6 @@ class NotADataDirectory(Missing):
 class NoSuchSegment(Missing):
     segment: int
     message = "the store has no segment that begins with seq {segment}"
-
-
-class DaemonError(SeglogError):
-    """The daemon's refusal of a request that a log would not refuse: of a wrong token, or of one request too many.
-
-    `status` is that of the answer, or None if the report came later. `title` is the name of the error in the daemon.
-    """
-
-    def __init__(
-        self,
-        message: str,
-        exit_code: int,
-        *,
-        hint: str | None = None,
-        title: str | None = None,
-        status: int | None = None,
-    ) -> None:
-        self._tell(message, hint=hint)
-        self.exit_code = exit_code  # type: ignore[misc]
-        self.title = title
-        self.status = status
-
-
-class AppendUnknown(Unavailable):
-    """The outcome of an append is unknown: the daemon may have appended the records or not.
-
-    `number` is the first batch of a producer whose outcome is unknown. `records` is the number of records that the
-    producer sent before that batch: all of them are in. Both are None without a producer. `after_seq` is the last seq
-    of these records: the records of the batch, if they are in, come after it. It is None without such a record.
-    """
-
-    def __init__(
-        self,
-        topic: str,
-        reason: str,
-        *,
-        number: int | None = None,
-        records: int | None = None,
-        after_seq: int | None = None,
-        hint: str | None = None,
-    ) -> None:
-        told = "the append" if number is None else f"batch {number} of the producer"
-        last = "" if after_seq is None else f", the last one with seq {after_seq}"
-        before = "" if records is None else f"; the {records} records before it are in{last}"
-        self._tell(
-            f"{told} to topic {topic} may be in or not: {reason}{before}",
-            hint=hint or "read the end of the topic to see whether the records are there",
-        )
-        self.topic = topic
-        self.reason = reason
-        self.number = number
-        self.records = records
-        self.after_seq = after_seq
-
-
-class DaemonGone(Unavailable):
-    """The daemon at `place` did not answer, or its answer broke off."""
-
-    place: str
-    reason: str
-    hint: str = "read its log, then try again"
-    message = "the daemon at {place} did not answer: {reason}"
-
-
-class DirectoryNotReadable(Unavailable):
-    path: Path
-    cause: str
-    message = "cannot read in {path}: {cause}"
-    hint = "check the owner and mode of the files in it"
 
 
 class DirectoryNotWritable(Unavailable):

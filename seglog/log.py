@@ -20,12 +20,12 @@ from seglog.engine.state import reclaimable
 from seglog.engine.upkeep import Background, UpkeepFactory
 from seglog.errors import (
     Conflict,
-    DirectoryNotReadable,
     DirectoryNotWritable,
     DiskFull,
     InvalidArgument,
     NotADataDirectory,
     TooManyOpenFiles,
+    Unavailable,
     WarmStoreFailed,
 )
 from seglog.files.clock import Clock, SystemClock
@@ -99,7 +99,7 @@ def open(
     Raises:
         NotADataDirectory: There is no data directory, and `create` is false; or the path is another thing.
         DirectoryInUse: It is open already. A daemon serves it to other programs: `seglog.connect("unix:data")`.
-        DirectoryNotWritable, DirectoryNotReadable: The operating system refuses it.
+        DirectoryNotWritable, Unavailable: The operating system refuses it.
         DiskFull: There is no room to recover.
         InvalidSetting: seglog.toml has a wrong value.
         WarmStoreRequired: Older segments are in a warm store, and none was given.
@@ -732,8 +732,11 @@ def _plain_errors(root: Path, *, read_only: bool) -> Iterator[None]:
         if error.errno in NO_DESCRIPTOR:
             raise TooManyOpenFiles(root) from error
         if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
-            refusal = DirectoryNotReadable if read_only else DirectoryNotWritable
-            raise refusal(root, os.strerror(error.errno)) from error
+            cause = os.strerror(error.errno)
+            if read_only:
+                hint = "check the owner and mode of the files in it"
+                raise Unavailable(f"cannot read in {root}: {cause}", hint=hint) from error
+            raise DirectoryNotWritable(root, cause) from error
         if error.errno == errno.ENAMETOOLONG:
             raise InvalidArgument("path", str(root), "a path that the file system takes: it is too long") from error
         raise

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import asyncio
 import functools
 import importlib
@@ -59,7 +60,7 @@ ECHO = Command("echo", echo, lines(lambda found: f"{found.topic}: {found.text}")
 #: How many files of the product have a function that runs: of a command in a process of its own, and of one append.
 MOST_FILES = {"restore": 94, "read --limit 2": 61, "topic list": 55, "append": 11}
 #: Python of the product, without the generated list of commands and the generated messages of the catalog.
-MOST_LINES, MOST_MODULES, LONGEST = 91_133, 466, 799
+MOST_LINES, MOST_MODULES, LONGEST, MOST_ERRORS = 91_133, 466, 799, 140
 
 
 @pytest.fixture
@@ -154,3 +155,17 @@ def test_the_product_grows_only_where_somebody_says_so() -> None:
     assert sum(lengths.values()) <= MOST_LINES
     assert len(lengths) <= MOST_MODULES
     assert {str(file.relative_to(ROOT)): lines for file, lines in lengths.items() if lines > LONGEST} == {}
+
+
+def test_a_new_class_of_errors_needs_somebody_who_tells_it_apart() -> None:
+    """Without a caller that catches it, an error is its group with a message and a hint: `raise Conflict(text)`."""
+    files = [file for package in PACKAGES for file in (ROOT / package).rglob("*.py")]
+    classes = [
+        node for file in files for node in ast.walk(ast.parse(file.read_text())) if isinstance(node, ast.ClassDef)
+    ]
+    bases = [(node.name, {ast.unparse(base).rpartition(".")[2] for base in node.bases}) for node in classes]
+    errors, before = {"SeglogError"}, 0
+    while len(errors) > before:
+        before = len(errors)
+        errors |= {name for name, of in bases if of & errors}
+    assert sum(name in errors for name, _ in bases) <= MOST_ERRORS

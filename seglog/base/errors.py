@@ -238,6 +238,68 @@ class Evicted(Missing):
         self.gap_to = gap_to
 
 
+class DaemonError(SeglogError):
+    """The daemon's refusal of a request that a log would not refuse: of a wrong token, or of one request too many.
+
+    `status` is that of the answer, or None if the report came later. `title` is the name of the error in the daemon.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        exit_code: int,
+        *,
+        hint: str | None = None,
+        title: str | None = None,
+        status: int | None = None,
+    ) -> None:
+        self._tell(message, hint=hint)
+        self.exit_code = exit_code  # type: ignore[misc]
+        self.title = title
+        self.status = status
+
+
+class AppendUnknown(Unavailable):
+    """The outcome of an append is unknown: the daemon may have appended the records or not.
+
+    `number` is the first batch of a producer whose outcome is unknown. `records` is the number of records that the
+    producer sent before that batch: all of them are in. Both are None without a producer. `after_seq` is the last seq
+    of these records: the records of the batch, if they are in, come after it. It is None without such a record.
+    """
+
+    def __init__(
+        self,
+        topic: str,
+        reason: str,
+        *,
+        number: int | None = None,
+        records: int | None = None,
+        after_seq: int | None = None,
+        hint: str | None = None,
+    ) -> None:
+        told = "the append" if number is None else f"batch {number} of the producer"
+        last = "" if after_seq is None else f", the last one with seq {after_seq}"
+        before = "" if records is None else f"; the {records} records before it are in{last}"
+        self._tell(
+            f"{told} to topic {topic} may be in or not: {reason}{before}",
+            hint=hint or "read the end of the topic to see whether the records are there",
+        )
+        self.topic = topic
+        self.reason = reason
+        self.number = number
+        self.records = records
+        self.after_seq = after_seq
+
+
+class DaemonGone(Unavailable):
+    """The daemon at `place` did not answer, or its answer broke off."""
+
+    place: str
+    reason: str
+    hint: str = "read its log, then try again"
+    message = "the daemon at {place} did not answer: {reason}"
+
+
 def format_bytes(count: int) -> str:
     """Return a size as people read it, such as `536.9 MB`."""
     value = float(count)

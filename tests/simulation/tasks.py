@@ -17,6 +17,7 @@ from catalog.errors import (
     Conflict,
     HistoryCollected,
     InvalidObject,
+    KeyChanged,
     Missing,
     NoSuchBranch,
     NoSuchTag,
@@ -365,6 +366,8 @@ class Tagger(Member):
         except Missing as error:
             if self.model.is_promised(point):
                 raise Broken(f"no tag at {point}: {error}") from error
+        except KeyChanged:
+            raise
         except Conflict as error:
             if known == {None}:
                 raise Broken(f"tag {name} is there already") from error

@@ -625,7 +625,7 @@ class CatalogModel:
         tag = f"v{self.random.randrange(4)}"
         if tag in self.tags:
             self.clock.ms += 1  # at the same time the same tag would count as already made
-            with pytest.raises(Conflict):
+            with pytest.raises(Conflict, match="has a tag"):
                 self.archive.tags.tag(name, tag, to=target)
         else:
             self.archive.tags.tag(name, tag, to=target)
@@ -727,7 +727,7 @@ class CatalogModel:
         _, what, names, shown = self.operations[-1]
         line = self.lines.get(names[-1], Line())
         if what == "rename" and line.is_open:
-            with pytest.raises(Conflict):
+            with pytest.raises(Conflict, match="is open for appends"):
                 self.archive.history.undo()
             self.counts["names not undone"] += 1
             return

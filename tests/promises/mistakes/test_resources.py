@@ -17,13 +17,13 @@ import pytest
 import seglog
 from seglog import (
     AppendsHeld,
-    DirectoryNotReadable,
     DirectoryNotWritable,
     DiskFull,
     InvalidArgument,
     LogSettings,
     ReadOnly,
     TooManyOpenFiles,
+    Unavailable,
 )
 from seglog.files.directory import in_memory_kind, kind_of_mount
 from tests.faults.small_disk import mounted, small_disk
@@ -188,7 +188,7 @@ def test_no_memory_is_left_for_a_record(tmp_path: Path) -> None:
 def test_the_directory_belongs_to_another_user(open_path: Path) -> None:
     """A program opens a data directory whose files it may not read.
 
-    Outcome: refused with `DirectoryNotWritable`, for reading with `DirectoryNotReadable`; nothing is changed.
+    Outcome: refused with `DirectoryNotWritable`, for reading with `Unavailable`; nothing is changed.
     """
     filled(open_path)
     before = tree(open_path)
@@ -201,7 +201,7 @@ def test_the_directory_belongs_to_another_user(open_path: Path) -> None:
         "        print(type(error).__name__)\n",
         open_path,
     )
-    assert words == [DirectoryNotWritable.__name__, DirectoryNotReadable.__name__]
+    assert words == [DirectoryNotWritable.__name__, Unavailable.__name__]
     assert tree(open_path) == before
 
 
