@@ -20,6 +20,7 @@ from offload.daemon.http.openapi import openapi
 from offload.operations.command import COMMANDS
 from scripts import docs, website
 from scripts.website_reference import http_pages, python_pages, reference
+from tests.error_trees import defined
 
 ROOT = Path(__file__).resolve().parent.parent
 _ZENSICAL = ROOT / ".venv" / "site" / "bin" / "zensical"
@@ -208,7 +209,7 @@ def test_the_page_of_errors_has_each_class_with_what_happened(monkeypatch: pytes
     groups = ("Misuse", "Missing", "Conflict", "Corrupt", "Unavailable")
     rows = {row[0].strip("`"): row[2] for group in groups for row in docs.error_rows(group)}
     apart = {"SeglogError", "CatalogError", "OffloadError", "ChecksFailed", "DaemonError", "NotConfirmed", *groups}
-    known = {name for module in (seglog.errors, catalog.errors, offload.errors) for name in module.__all__}
+    known = {name for module in (seglog.errors, catalog.errors, offload.errors) for name in defined(module)}
     assert rows.keys() == known - apart
     assert [name for name, what in rows.items() if len(what) < 5] == []
     # A hint that an error makes from its fields is shown with their names.
