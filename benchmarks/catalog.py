@@ -57,7 +57,7 @@ from catalog.format.small_objects import encode_checkpoint_set, encode_control, 
 from catalog.objects.base import ObjectStore
 from catalog.objects.wrapped import WrappedStore
 from catalog.snapshot import checkpoint_of
-from catalog.sync import pull
+from catalog.updates import pull
 
 __all__ = ["SUMMARY", "run"]
 

@@ -23,7 +23,7 @@ from benchmarks.options import Options
 from benchmarks.report import Report, Row, compare
 from benchmarks.runner import Figures, Rounds
 from benchmarks.slices import Open, Slice, in_slices, rate_and_percentiles
-from seglog.engine.upkeep import InCaller
+from seglog.engine.work_thread import InCaller
 from seglog.tiers.segment_store import MemorySegmentStore, Part, SegmentId
 
 __all__ = ["SUMMARY", "FaultySegments", "run"]

@@ -23,7 +23,7 @@ from benchmarks.machine import describe
 from benchmarks.options import Options
 from benchmarks.report import Report, Row, alone
 from seglog import ProducerBatch, aio
-from seglog.engine.upkeep import InCaller
+from seglog.engine.work_thread import InCaller
 from seglog.files.port import OsFiles
 
 __all__ = ["SUMMARY", "run"]

@@ -9,7 +9,7 @@ VCKPT-1  A commit that became a checkpoint keeps its hash and all its fields. A 
     at any step.
 VCKPT-2  The commits and the marks alone decide which commit becomes the next checkpoint. After a crash, or at the same
     time, another process makes the same checkpoint. It finds the steps that are done already.
-VCKPT-3  A mark below the boundary says that the state is kept (catalog.refs.beside_gc). So a mark must not appear
+VCKPT-3  A mark below the boundary says that the state is kept (catalog.refs.kept_points). So a mark must not appear
     after GC has passed the commit:
 
         1  Process P makes steps 1 and 2 for a commit, and stalls before step 3.

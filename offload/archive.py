@@ -41,7 +41,7 @@ from seglog.base.ownership import Owned, is_foreign
 from seglog.errors import InvalidSetting
 from seglog.files.clock import Clock, SystemClock
 from seglog.format.frame import LABEL_MAX_BYTES, MIN_FRAME_BYTES
-from seglog.process import closing_after
+from seglog.interrupts import closing_after
 from seglog.values.config import SETTINGS_FILE
 from seglog.values.deletes import where_of
 from seglog.values.names import check_topic_name

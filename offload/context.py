@@ -16,7 +16,7 @@ from offload.read.cache import open_cache
 from offload.settings import CatalogSettings, ColdSettings
 from seglog import Log
 from seglog.files.clock import Clock
-from seglog.process import closing_after
+from seglog.interrupts import closing_after
 
 if TYPE_CHECKING:
     from catalog import Branches, Volumes

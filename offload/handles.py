@@ -36,7 +36,7 @@ from seglog.files.clock import Clock
 
 if TYPE_CHECKING:
     from catalog import Branches, LocalCatalog, Volumes
-    from catalog.sync import Updates
+    from catalog.updates import Updates
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,12 +216,12 @@ class Handles:
         raise RemoteBehind(handle.name, self._volumes.store.url, str(vid), lsn)
 
     def fetch_updates(self, handle: Handle, *, each: bool = True, forward: Forward | None = None) -> Updates:
-        """Return what the volume has and this directory does not know (`catalog.sync.pull`).
+        """Return what the volume has and this directory does not know (`catalog.updates.pull`).
 
         Raises `BranchCollected` (HANDLE-5).
         """
 
-        from catalog.sync import pull
+        from catalog.updates import pull
 
         if handle.is_collected:
             self.check_alive(handle)

@@ -74,7 +74,7 @@ from catalog.format.commit import LoadMark
 from catalog.format.control import full_name
 from catalog.format.encoding import load_nonce
 from catalog.objects.base import ObjectStore
-from catalog.sync import MAINTENANCE, pull
+from catalog.updates import MAINTENANCE, pull
 from offload.errors import OffloadError
 from offload.format.block import largest_entry
 from offload.format.topic_config import config_of

@@ -19,7 +19,7 @@ _YOUNG_OBJECTS = 100_000
 def main() -> None:
     code = 130
     try:
-        from offload.cli.streams import end_at_once
+        from offload.cli.stdio import end_at_once
 
         end_at_once()
         import atexit
@@ -31,7 +31,7 @@ def main() -> None:
 
         import_without("urllib.parse", "ipaddress")  # of a host in brackets
         from offload.cli.door import run
-        from offload.cli.streams import accept_any_text, flush_output, open_closed_streams
+        from offload.cli.stdio import accept_any_text, flush_output, open_closed_streams
 
         gc.set_threshold(_YOUNG_OBJECTS)
         if _search_more_often not in gc.callbacks:

@@ -149,7 +149,7 @@ def told(path: Path, test: ast.FunctionDef) -> list[str]:
 def commands(section: str) -> str:
     """Return the Markdown for `commands:NAME`, from the commands of this checkout."""
     sys.path.insert(0, str(ROOT))
-    from offload.cli.table import listed_commands
+    from offload.cli.commands import listed_commands
     from offload.cli.top import OPTIONS
 
     listed = list(listed_commands())
@@ -394,7 +394,7 @@ def filled(text: str) -> str:
 def listing() -> str:
     """Return the source of offload/operations/listing.py, from the code of this checkout."""
     sys.path.insert(0, str(ROOT))
-    from offload.cli.table import listed_commands
+    from offload.cli.commands import listed_commands
 
     version = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
     commands = "".join(f"    {each.path!r}: {listed_command(each)},\n" for each in listed_commands())

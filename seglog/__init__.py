@@ -102,9 +102,9 @@ if TYPE_CHECKING:
     from seglog.topic import Topic
     from seglog.values.arrow import arrow_schema
     from seglog.values.config import DISCARDS, DURABILITIES, SETTINGS_FILE, LogSettings, TopicConfig
-    from seglog.values.damage import Checked, Damage, Report
     from seglog.values.deletes import DeleteOp, TruncateOp
     from seglog.values.elsewhere import Elsewhere
+    from seglog.values.findings import Checked, Damage, Report
     from seglog.values.last_deletes import Undeleted
     from seglog.values.producer import Appended, Producer, ProducerBatch
     from seglog.values.protocols import (
@@ -277,9 +277,9 @@ _HOMES = {
     "SETTINGS_FILE": "seglog.values.config",
     "LogSettings": "seglog.values.config",
     "TopicConfig": "seglog.values.config",
-    "Checked": "seglog.values.damage",
-    "Damage": "seglog.values.damage",
-    "Report": "seglog.values.damage",
+    "Checked": "seglog.values.findings",
+    "Damage": "seglog.values.findings",
+    "Report": "seglog.values.findings",
     "DeleteOp": "seglog.values.deletes",
     "Elsewhere": "seglog.values.elsewhere",
     "Undeleted": "seglog.values.last_deletes",

@@ -15,7 +15,7 @@ from seglog.engine.engine import Engine, doing
 from seglog.engine.state import TopicState
 from seglog.errors import ReadOnly, SeqOutOfRange, Truncated
 from seglog.format.frames import Frames
-from seglog.late import checkpoint, eviction, follow, plan, sealed, write
+from seglog.late import changes, checkpoint, eviction, follow, plan, sealed
 from seglog.reading.read import read_frame_batches
 from seglog.reading.times import expired_seq, first_seq_at, known_floors
 from seglog.segments.segment import SegmentInfo
@@ -182,18 +182,18 @@ class InnerTopic:
         Raise `NoSuchTopic` and `UpgradeNeeded`. Raise `SeqOutOfRange` for a seq above `sealed_seq`.
         """
         if seqs:
-            write.undelete(self._engine, self.name, seqs, evict_floor)
+            changes.undelete(self._engine, self.name, seqs, evict_floor)
 
     @checked
     def has_bytes(self, seqs: SeqSet) -> bool:
         """Return whether the log has the bytes of all these records that are in its segments. Raise `NoSuchTopic`."""
-        return write.has_bytes(self._engine, self.name, seqs)
+        return changes.has_bytes(self._engine, self.name, seqs)
 
     @checked
     def delete(self, where: DeleteWhere, *, evicts: bool = False) -> DeleteOp:
         """Delete or evict as `Topic` does, and return the delete, whose number is 0 if all records are ephemeral."""
         with doing("evict") if evicts else nullcontext():
-            return write.delete(self._engine, self.name, where, evicts=evicts)
+            return changes.delete(self._engine, self.name, where, evicts=evicts)
 
     def delete_ops(self) -> tuple[DeleteOp, ...]:
         """Return the listed deletes, oldest first.
@@ -294,7 +294,7 @@ class InnerTopic:
 
         With a `position` that the topic has no longer, raise `ConcurrentModification` with nothing done.
         """
-        write.truncate(self._engine, self.name, seq, position)
+        changes.truncate(self._engine, self.name, seq, position)
 
 
 def begin(engine: Engine, state: TopicState, start: int | None, since_ms: int | None = None) -> tuple[int, int]:

@@ -12,6 +12,7 @@ from seglog.format.arrays import dtypes, np
 __all__ = [
     "append",
     "batches",
+    "changes",
     "checkpoint",
     "conditions",
     "eviction",
@@ -20,20 +21,19 @@ __all__ = [
     "plan",
     "relocation",
     "sealed",
-    "write",
 ]
 
 if TYPE_CHECKING:
     from seglog.maintenance import checkpoint, eviction, plan, relocation
     from seglog.reading import batches, follow, sealed
-    from seglog.writing import append, conditions, write
+    from seglog.writing import append, changes, conditions
 else:
     from seglog.base.later import Later
 
     checkpoint, eviction = Later("seglog.maintenance.checkpoint"), Later("seglog.maintenance.eviction")
     plan, relocation = Later("seglog.maintenance.plan"), Later("seglog.maintenance.relocation")
     batches, follow = Later("seglog.reading.batches"), Later("seglog.reading.follow")
-    sealed, write = Later("seglog.reading.sealed"), Later("seglog.writing.write")
+    sealed, changes = Later("seglog.reading.sealed"), Later("seglog.writing.changes")
     append, conditions = Later("seglog.writing.append"), Later("seglog.writing.conditions")
 
 
@@ -47,5 +47,5 @@ def import_now() -> None:
     import seglog.writing.stream  # noqa: F401 - of the first `append_stream`
 
     dtypes.ENTRIES, np.zeros  # noqa: B018 - the first use of a name imports its module
-    for module in (append, batches, checkpoint, conditions, eviction, follow, plan, relocation, sealed, write):
+    for module in (append, batches, checkpoint, conditions, eviction, follow, plan, relocation, sealed, changes):
         module.__name__  # noqa: B018 - the same

@@ -17,7 +17,7 @@ from seglog.base.later import logger
 from seglog.base.ownership import Owned, is_foreign
 from seglog.engine.engine import Engine, doing, give_up_ballast
 from seglog.engine.state import reclaimable
-from seglog.engine.upkeep import Background, UpkeepFactory
+from seglog.engine.work_thread import Background, UpkeepFactory
 from seglog.errors import (
     Conflict,
     DirectoryNotWritable,
@@ -31,8 +31,8 @@ from seglog.errors import (
 from seglog.files.clock import Clock, SystemClock
 from seglog.files.directory import DirectoryLock, in_memory_kind, load_settings
 from seglog.files.port import NO_DESCRIPTOR, Files, OsFiles, enter, leave
-from seglog.late import checkpoint, eviction, import_now, plan, relocation, write
-from seglog.process import OwnLock, closing_after, uninterrupted
+from seglog.interrupts import OwnLock, closing_after, uninterrupted
+from seglog.late import changes, checkpoint, eviction, import_now, plan, relocation
 from seglog.startup import opening
 from seglog.startup.recovery import Recovered, recover
 from seglog.tiers.cold_tier import ColdTier
@@ -310,7 +310,7 @@ class Log(Owned):
         """
         topic = self.topic(name)
         config = self.topic_defaults if config is None else config
-        write.create_topic(
+        changes.create_topic(
             self._engine,
             name,
             config,
@@ -331,7 +331,7 @@ class Log(Owned):
 
         Appends to it raise `WrittenElsewhere` from now on (seglog.values.elsewhere). Raise `InvalidName`.
         """
-        write.mark_elsewhere(self._engine, check_topic_name(name), mark)
+        changes.mark_elsewhere(self._engine, check_topic_name(name), mark)
 
     @checked
     def known_appends(self, name: str) -> Elsewhere:
@@ -359,7 +359,7 @@ class Log(Owned):
             NoSuchTopic: There is none.
             InvalidName: The name is none.
         """
-        write.configure(self._engine, check_topic_name(name), lambda _: config)
+        changes.configure(self._engine, check_topic_name(name), lambda _: config)
 
     @checked
     def reconfigure(self, name: str, change: Callable[[TopicConfig], TopicConfig]) -> TopicConfig:
@@ -381,7 +381,7 @@ class Log(Owned):
             InvalidName: The name is none.
             Exception: What the function raises.
         """
-        return write.configure(self._engine, check_topic_name(name), change)
+        return changes.configure(self._engine, check_topic_name(name), change)
 
     @checked
     def delete_topic(self, name: str, *, position: tuple[int, int, int] | None = None) -> None:
@@ -406,7 +406,7 @@ class Log(Owned):
             Misuse: The topic has `keep_history`, and no `position` was given.
             ConcurrentModification: The topic has another position now. Nothing was done.
         """
-        write.delete_topic(self._engine, name, position)
+        changes.delete_topic(self._engine, name, position)
 
     @checked
     def attach_cold(self, tier: ColdTier) -> None:
@@ -457,7 +457,7 @@ class Log(Owned):
         The record is durable on return. This also works while appends are held, and on a full disk it gives up the
         ballast. Raise what `Topic.append` does, except `AppendsHeld`.
         """
-        write.append_upkeep(self._engine, check_topic_name(name), value)
+        changes.append_upkeep(self._engine, check_topic_name(name), value)
 
     @checked
     def seal(self, names: Iterable[str]) -> None:
@@ -553,7 +553,7 @@ class Log(Owned):
         names = self.topics()
         for name in names:
             if engine.state(name).config.keep_history:
-                raise write.history_kept(name)
+                raise changes.history_kept(name)
         for name in names:
             self.delete_topic(name)
         checkpoint.checkpoint(engine)
@@ -694,7 +694,7 @@ def _engine(
         engine, recovered = opening.open_full(engine, lambda: _recover(files, layout))
     reclaimer = checkpoint.Reclaimer(engine)
     engine.upkeep = upkeep(lambda: checkpoint.relieve(engine))
-    engine.syncer = upkeep(lambda: write.sync_written(engine))
+    engine.syncer = upkeep(lambda: changes.sync_written(engine))
     engine.relocator = upkeep(lambda: relocation.relocate_due(engine))
     engine.reclaim = upkeep(reclaimer.run)
     for state in recovered.topics.values():

@@ -10,7 +10,7 @@ from seglog.base.ownership import is_foreign
 from seglog.engine.engine import Engine, doing
 from seglog.engine.state import TopicState
 from seglog.inner_topic import InnerTopic, begin, first_at, request_checkpoint
-from seglog.late import append, batches, conditions, eviction, follow, plan, write
+from seglog.late import append, batches, changes, conditions, eviction, follow, plan
 from seglog.reading.read import continue_records
 from seglog.reading.times import expired_seq, known_floors
 from seglog.values.config import TopicConfig
@@ -643,7 +643,7 @@ class Topic:
             NotTruncatable: `seq` is below records that were evicted, or without `keep_history` below records that left
                 this disk or expired.
         """
-        write.truncate(self._engine, self.name, seq, None)
+        changes.truncate(self._engine, self.name, seq, None)
 
     def enforce_retention(self) -> Retention:
         """Seal segments that are old enough, and evict records past the topic's ttl or a cap, by the log's clock.

@@ -19,7 +19,7 @@ import pytest
 import yaml
 
 import seglog
-from offload.cli.words import request_of
+from offload.cli.parser import request_of
 from offload.settings import SETTINGS, read_settings
 from scripts.part_of_lock import part_of, runtime_names
 from tests.daemons import ServedDirectory, served, served_tenants

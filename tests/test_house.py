@@ -18,12 +18,12 @@ import pytest
 
 import seglog
 from offload import operations
-from offload.cli import table
+from offload.cli import commands
 from offload.daemon.http import make_app
 from offload.daemon.http.openapi import openapi
 from offload.operations import listing
 from offload.operations.command import COMMANDS, schemas
-from offload.rights import EVERYTHING, RIGHTS_KEY
+from offload.token_rights import EVERYTHING, RIGHTS_KEY
 from scripts import docs
 from tests.worlds.command import Run, run
 from tests.worlds.services import serving
@@ -70,8 +70,10 @@ def echo(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setattr(sys, "path", [*sys.path])  # `scripts.docs` puts the checkout there
     monkeypatch.setattr(operations, "__path__", [*operations.__path__, str(tmp_path)])
     toy = importlib.import_module("offload.operations.toy")
-    monkeypatch.setattr(table, "COMMANDS", (*table.COMMANDS, toy.ECHO))
-    monkeypatch.setitem(listing.COMMANDS, "echo", next(each for each in table.listed_commands() if each.path == "echo"))
+    monkeypatch.setattr(commands, "COMMANDS", (*commands.COMMANDS, toy.ECHO))
+    monkeypatch.setitem(
+        listing.COMMANDS, "echo", next(each for each in commands.listed_commands() if each.path == "echo")
+    )
     assert "'offload.operations.toy'" in docs.listing()
     yield
     del sys.modules[toy.__name__]

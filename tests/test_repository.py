@@ -204,7 +204,7 @@ def test_nothing_imports_a_module_that_pytest_runs() -> None:
 
 
 def test_every_command_and_option_is_documented() -> None:
-    from offload.cli.table import listed_commands
+    from offload.cli.commands import listed_commands
 
     documented = (ROOT / "docs" / "cli.md").read_text()
     found = list(listed_commands())

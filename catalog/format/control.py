@@ -8,7 +8,7 @@ CTRL-3  A Fork lies in the parent volume and is written before the fork's Ref. S
     that may still need its commits.
 CTRL-4  A Boundary only rises. A commit below it does not count. GC keeps no state below it, except the states that
     forks, tags and pins hold. Before GC deletes a whole volume, it marks the Boundary as closing
-    (catalog.refs.beside_gc).
+    (catalog.refs.kept_points).
 CTRL-5  A Pin is for a reader of a state that GC may otherwise delete. Until the Pin expires, GC keeps that state.
 CTRL-6  A deleted Tag stays and records the deletion, as a Ref does. So a request that lands late brings neither back.
 CTRL-7  Below the floor of a CheckpointSet, only the run of GC that pruned the set last adds marks.
@@ -128,7 +128,7 @@ class CheckpointSet:
 class Boundary:
     """The lowest LSN that GC retains. Commits below it are rejected. 0 and 1 both mean that nothing was collected.
 
-    If `is_closing`, GC is about to make it `DEAD` (catalog.refs.beside_gc). `nonce` is as in `Ref`.
+    If `is_closing`, GC is about to make it `DEAD` (catalog.refs.kept_points). `nonce` is as in `Ref`.
     """
 
     vid: Vid

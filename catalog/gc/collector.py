@@ -11,7 +11,7 @@
       range began when the plan was written, and where it
       begins now.
       If no range of a volume was kept then, and none is kept     the volume is closing or dead
-      now, GC reads the names and closes the volume.              (catalog.refs.beside_gc)
+      now, GC reads the names and closes the volume.              (catalog.refs.kept_points)
       GC removes the marks of states below the boundary that      these states have no mark
       nothing holds.
     4 Before each page of the plan, GC reads the names again,     the same

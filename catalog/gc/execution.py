@@ -32,7 +32,7 @@ from catalog.gc.plan import Garbage, Plan, pages_of, remove_plan
 from catalog.gc.policy import GcReport, Watch, unwatched
 from catalog.objects.base import ObjectStore
 from catalog.objects.settled_writes import change
-from catalog.refs.beside_gc import begin_closing, close, keep_open
+from catalog.refs.kept_points import begin_closing, close, keep_open
 from catalog.snapshot import fold
 from seglog.base.values import dataclass
 
@@ -119,7 +119,7 @@ class Execution:
     def _close(self, vids: Iterable[Vid]) -> None:
         """Close each volume of `vids` if no range of it is kept now. None was kept when the plan was written.
 
-        `catalog.refs.beside_gc` has the protocol.
+        `catalog.refs.kept_points` has the protocol.
         """
         begun = dict(self._begun(vids))
         if not begun:
@@ -305,7 +305,7 @@ class Execution:
     def _prune(self, volume: Kept) -> None:
         """Remove the marks of states below the boundary that nothing holds.
 
-        After that, no reader starts from such a state, and a new holder is refused (`catalog.refs.beside_gc`).
+        After that, no reader starts from such a state, and a new holder is refused (`catalog.refs.kept_points`).
         """
         vid = volume.vid
         is_pruned = vid in self._pruned and volume.boundary <= volume.marks.floor

@@ -260,7 +260,7 @@ class Marker:
     def _mark_volume(self, vid: Vid, roots: Roots) -> None:
         volume = self.look(vid)
         if vid in self.blocked or volume.is_dead:
-            return  # a name of a dead volume is void: its writer, or GC, takes it back (catalog.refs.beside_gc)
+            return  # a name of a dead volume is void: its writer, or GC, takes it back (catalog.refs.kept_points)
         is_named = vid in roots.refs or vid in roots.deleted_refs or self._is_named(volume, roots)
         is_young = vid.created_ms > self._now_ms - self._grace_ms
         try:

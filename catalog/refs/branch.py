@@ -21,8 +21,8 @@ BRANCH-2  If the store does not answer the PUT of a fork's ref, `create` raises 
 BRANCH-3  No branch has a collected parent or a collected volume. GC raises a boundary, then reads forks and refs again,
     then deletes. A caller writes first, and reads the boundary then. So GC sees the caller's object, or the caller sees
     GC's boundary. A caller reads two boundaries:
-      after step 2 the boundary of the parent (catalog.refs.beside_gc)
-      after step 5 the boundary of the new volume (catalog.refs.beside_gc)
+      after step 2 the boundary of the parent (catalog.refs.kept_points)
+      after step 5 the boundary of the new volume (catalog.refs.kept_points)
     Undelete, rename, promote and undo also read the boundary of the volume, after they put a ref. If `create` finds
     that the name exists, it reads the boundary, too.
 
@@ -71,7 +71,7 @@ from catalog.format.keys import Key, branch_of, named_by, ref_key, refs_prefix, 
 from catalog.format.small_objects import decode_ref, encode_ref
 from catalog.objects.base import each_of, first_valid_key
 from catalog.objects.store_time import latest_ms
-from catalog.refs.beside_gc import check_kept, keep_open
+from catalog.refs.kept_points import check_kept, keep_open
 from catalog.refs.oplog import Oplog
 from catalog.refs.promotion import PROMOTE, before_given, earlier_promotion, plan_promotion
 from catalog.refs.ref_store import Found, Planned, RefStore, check_only_name, is_same

@@ -14,8 +14,8 @@ from catalog.format.control import DEAD, MAIN, NameChange, OplogEntry
 from catalog.format.ids import Vid
 from catalog.format.keys import Key, branch_of, named_by, topic_of
 from catalog.format.small_objects import decode_ref, decode_tag
-from catalog.refs.beside_gc import check_kept
 from catalog.refs.branch import Branches
+from catalog.refs.kept_points import check_kept
 from catalog.refs.oplog import NumberedEntry, Oplog
 from catalog.refs.ref_store import is_same
 from catalog.refs.state_names import Tags

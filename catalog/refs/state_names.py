@@ -37,7 +37,7 @@ from catalog.format.keys import (
 from catalog.format.small_objects import decode_pin, decode_tag, encode_pin, encode_tag
 from catalog.objects.settled_writes import change, put_once
 from catalog.objects.store_time import latest_ms
-from catalog.refs.beside_gc import check_kept
+from catalog.refs.kept_points import check_kept
 from catalog.refs.oplog import Oplog
 from catalog.refs.ref_store import Found, RefStore, is_same
 from catalog.volume import Volumes

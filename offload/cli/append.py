@@ -19,8 +19,8 @@ from typing import Annotated, Any, BinaryIO, TypeVar
 
 from offload.cli.execution import directory_of, progress
 from offload.cli.session import Session
+from offload.cli.stdio import SIGNALS, is_raised, stop_of
 from offload.cli.stopped import told
-from offload.cli.streams import SIGNALS, is_raised, stop_of
 from offload.errors import InvalidInput, Misuse, no_such_file
 from offload.operations import append as use
 from offload.operations.append import Appended, Format, RecordSink

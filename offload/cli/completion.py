@@ -20,8 +20,8 @@ import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from offload.cli.help import summary
+from offload.cli.parser import is_option, path_of
 from offload.cli.top import ANYWHERE, GROUPS, HELP, HELP_COMMAND, OPTIONS
-from offload.cli.words import is_option, path_of
 from offload.operations.listed import ListedParameter
 from offload.operations.listing import COMMANDS
 

@@ -12,10 +12,10 @@ import os
 import sys
 from collections.abc import Mapping
 
+from offload.cli.parser import Request, UsageError, request_of
 from offload.cli.shells import script
-from offload.cli.streams import discard_output, end_at_once, exit_code, flush_output, raise_in_command, write_error
+from offload.cli.stdio import discard_output, end_at_once, exit_code, flush_output, raise_in_command, write_error
 from offload.cli.top import COMPLETION
-from offload.cli.words import Request, UsageError, request_of
 from seglog.base.errors import Misuse
 
 TYPE_CHECKING = False

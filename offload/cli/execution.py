@@ -48,14 +48,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from offload.cli.session import Output, Session
-from offload.cli.streams import has_reader, write_error
+from offload.cli.stdio import has_reader, write_error
 from offload.errors import Misuse, NotConfirmed, no_such_file
 from offload.operations.command import COMMANDS, Command, Directory, RequestsSeen, Tell, Work, command_of
 from offload.operations.listed import ListedParameter
 from offload.operations.printing import WouldTake, ago_text, would_take_text
 from offload.operations.results import problem
 from seglog.base.later import pattern
-from seglog.process import closed_after
+from seglog.interrupts import closed_after
 
 if TYPE_CHECKING:
     from rich.progress import Progress

@@ -11,8 +11,8 @@ from typing import Annotated, Any
 
 from offload.cli.execution import Bar, results_of
 from offload.cli.session import Session
+from offload.cli.stdio import discard_output
 from offload.cli.stopped import told
-from offload.cli.streams import discard_output
 from offload.errors import Misuse
 from offload.operations import export as use
 from offload.operations.command import COMMANDS, About, Command, TopicName

@@ -16,7 +16,7 @@ from offload.cli.stopped import told
 from offload.cli.tenant_role import RoleArn, tenant_of
 from offload.operations.command import About, Command
 from offload.operations.printing import ago_text, counted
-from seglog.process import closed_after
+from seglog.interrupts import closed_after
 
 if TYPE_CHECKING:
     from offload.operations.command import Tell

@@ -18,7 +18,7 @@ from dataclasses import field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TextIO
 
-from offload.cli.streams import Terminated, discard_output, flush_output, write_error
+from offload.cli.stdio import Terminated, discard_output, flush_output, write_error
 from offload.operations.results import json_line
 from seglog.base.values import dataclass
 

@@ -14,7 +14,7 @@ from catalog.tenants.names import prefix_of
 from catalog.tenants.policies import Partition, TenantRole, check_bucket
 from offload.cli.execution import ToldBars
 from offload.cli.session import Session
-from offload.cli.streams import write_error
+from offload.cli.stdio import write_error
 from offload.errors import Misuse, NoRemote, NotConfirmed
 from offload.operations.command import About, Command, DryRun, Yes
 from offload.operations.printing import check_meant, counted, format_bytes

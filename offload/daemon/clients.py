@@ -25,8 +25,8 @@ from offload.daemon.asgi import App, Headers, Message, Receive, Scope, Send, hea
 from offload.daemon.problems import refuse
 from offload.daemon.revocation import OpenAnswers
 from offload.errors import Refused
-from offload.rights import EVERYTHING, RIGHTS_KEY, Tokens
 from offload.settings import ServeSettings
+from offload.token_rights import EVERYTHING, RIGHTS_KEY, Tokens
 
 _CORS_METHODS = b"GET, HEAD, POST, PUT, DELETE"
 _CORS_KEPT_S = b"600"

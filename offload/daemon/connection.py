@@ -35,7 +35,7 @@ CONNECTION-6  A server may have a protocol for WebSockets. A GET with `Upgrade: 
     answer is due, then hands the transport over: that protocol takes the head once more, and counts as the connection.
 LINGER-1  If D closed after step 1, C's next bytes would meet a reset. The system of C then drops the answer before C
     reads it (RFC 9112, section 9.6).
-LINGER-2  A connection that lingers has no place (offload.daemon.places), and D keeps none of its bytes.
+LINGER-2  A connection that lingers has no place (offload.daemon.request_places), and D keeps none of its bytes.
 """
 
 from __future__ import annotations

@@ -42,7 +42,7 @@ from offload.daemon.threads import in_threads
 from offload.daemon.waits import CLIENT_GONE
 from offload.errors import Busy, Refused
 from offload.replica_topic import ReplicaTopic
-from offload.rights import Role, rights_of
+from offload.token_rights import Role, rights_of
 from seglog import NoSuchTopic, SeqOutOfRange, Topic
 from seglog.base.values import dataclass
 

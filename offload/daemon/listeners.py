@@ -7,7 +7,7 @@
     probes      serve.probe_host           /healthz and /readyz, and /metrics if `probe_metrics` is true. It shows no
                                            record, and names of topics only in metrics
 
-SERVER-1  The Unix socket is DIR/seglog.sock, mode 0600. The file `offload.daemon.access` has the rules of TCP.
+SERVER-1  The Unix socket is DIR/seglog.sock, mode 0600. `offload.daemon.credential_files` has the rules of TCP.
 SERVER-2  A daemon removes the socket of an earlier one. It holds the lock on the directory, so the earlier one has
     ended.
 """

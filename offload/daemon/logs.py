@@ -16,7 +16,7 @@ import structlog
 from offload.daemon.ids import tenant_id
 
 _ACCESS_FIELDS = ("method", "path", "status", "seconds", "sent_bytes", "client", "request_id", "token")
-"""The fields of a line of the access log (offload.daemon.entrance)."""
+"""The fields of a line of the access log (offload.daemon.request_log)."""
 
 _OF_AWS = ("aiobotocore", "aiohttp", "boto3", "botocore", "s3transfer", "urllib3")
 _CHATTY = (*_OF_AWS, "asyncio")

@@ -12,7 +12,7 @@ from contextlib import suppress
 from typing import Any, TypeVar
 
 from offload.daemon.asgi import BROKEN, EXCHANGE, Message, Receive, Scope, Send
-from offload.daemon.places import Place
+from offload.daemon.request_places import Place
 from offload.daemon.revocation import check_again
 from offload.errors import BodyBroken, Busy, Refused
 from offload.settings import ServeSettings

@@ -50,7 +50,7 @@ from catalog.format.keys import (
 )
 from catalog.objects.base import ObjectStore, past_cache
 from offload.read.cache import ChunkCache, Name
-from offload.rights import Rights
+from offload.token_rights import Rights
 
 SLICE_BYTES: Final = 1024 * 1024
 PIECE_BYTES: Final = 8 * SLICE_BYTES

@@ -26,7 +26,7 @@ from weakref import WeakKeyDictionary
 
 from offload.daemon.asgi import Scope, headers_of
 from offload.errors import Refused
-from offload.rights import Rights, Tokens, rights_of
+from offload.token_rights import Rights, Tokens, rights_of
 
 _OPEN_ANSWERS: Final = "seglog.open_answers"
 _TOKENS: Final = "seglog.tokens"

@@ -10,23 +10,23 @@ from collections.abc import Callable, Coroutine, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from offload.daemon.access import Access
 from offload.daemon.asgi import App
 from offload.daemon.clients import for_checked_clients
-from offload.daemon.entrance import entrance
-from offload.daemon.guard import Guard
+from offload.daemon.credential_files import Access
 from offload.daemon.http import direct, make_app
 from offload.daemon.http.probes import make_probe_app
-from offload.daemon.http.tenants import make_root_probe_app, router
+from offload.daemon.http.tenant_router import make_root_probe_app, router
 from offload.daemon.laminarmq import make_laminarmq_app
 from offload.daemon.listeners import Kind, Listener, listening, listening_over_tcp
+from offload.daemon.request_limits import Guard
+from offload.daemon.request_log import entrance
 from offload.daemon.service import Service, open_service
 from offload.daemon.serving import Notifier, Serving
 from offload.daemon.tenants import Tenants, check_variables
 from offload.settings import Settings
 from offload.tenants.directories import check_root
 from seglog import InvalidSetting
-from seglog.process import closing_after
+from seglog.interrupts import closing_after
 
 
 def run(

@@ -23,14 +23,14 @@ from offload.daemon.background.topic_work import TopicWorks
 from offload.daemon.events import Events
 from offload.daemon.feeds import Feeds
 from offload.daemon.figures import DirectoryFigures
-from offload.daemon.gate import Gate, GatedStore
 from offload.daemon.ids import tenant_id
 from offload.daemon.metrics import MeteredFiles, Metrics
+from offload.daemon.offload_outcomes import Runs
 from offload.daemon.past import PastTopic
 from offload.daemon.proxy import ProxyObjects
 from offload.daemon.quota import Quota
-from offload.daemon.runs import Runs
 from offload.daemon.stopping import StopEvent
+from offload.daemon.store_gate import Gate, GatedStore
 from offload.daemon.tenant_aws import TenantAws, open_aws
 from offload.daemon.threads import Threads, in_threads
 from offload.read.cache import open_cache
@@ -41,7 +41,7 @@ from offload.worker.pool import WorkerPool
 from seglog import SETTINGS_FILE, InvalidName, Log, NoSuchTopic, SeglogError, Topic, aio
 from seglog.files.clock import Clock, SystemClock
 from seglog.files.port import Files
-from seglog.process import closing_after
+from seglog.interrupts import closing_after
 
 if TYPE_CHECKING:
     from catalog.objects.s3_credentials import CredentialSource

@@ -23,7 +23,7 @@ The stop, with a client C, a follower F and a load balancer L:
 If a store does not answer, no step waits for it longer than `stop_timeout_s` and some seconds. Its readers then get
 503. What waits for an answer stays on record, as after a kill, and the next start continues it.
 
-STOP-1  A request that the daemon reads gets an answer (offload.daemon.entrance).
+STOP-1  A request that the daemon reads gets an answer (offload.daemon.request_log).
 STOP-2  No connection that the kernel accepted before step 3 is reset: the daemon takes it and answers its request. One
     whose handshake is under way at step 3 is refused. Where the kernel has no filter for sockets (macOS), and where the
     client's last packet of the handshake comes over a slow network after step 3, the client meets a reset.
@@ -51,11 +51,11 @@ from typing import Any, Protocol
 
 import uvicorn
 
-from offload.daemon.access import Access
 from offload.daemon.asgi import ABORT, App
 from offload.daemon.connection import Connection, Limits
-from offload.daemon.entrance import LAST_ANSWER_S, Host
+from offload.daemon.credential_files import Access
 from offload.daemon.listeners import BACKLOG, Kind, Listener
+from offload.daemon.request_log import LAST_ANSWER_S, Host
 from offload.daemon.stopping import StopEvent
 from offload.settings import ServeSettings
 

@@ -46,12 +46,12 @@ from prometheus_client import CollectorRegistry, Counter, Gauge
 from catalog.format.remotes import split_remote
 from catalog.tenants.names import check_tenant
 from offload.daemon.asgi import App
-from offload.daemon.entrance import entrance
-from offload.daemon.guard import Guard
 from offload.daemon.http import direct, make_app
 from offload.daemon.ids import tenant_id
 from offload.daemon.listeners import listening_over_unix
 from offload.daemon.metrics import text_of, watch_process
+from offload.daemon.request_limits import Guard
+from offload.daemon.request_log import entrance
 from offload.daemon.service import Service, open_service
 from offload.daemon.serving import serve_unix
 from offload.daemon.stopping import StopEvent

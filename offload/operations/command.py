@@ -344,8 +344,8 @@ class Command:
     prints itself. `reads` takes the arguments, and returns whether the command only reads. `takes` returns whether it
     takes something away. Such a command has the parameters `dry_run` and `yes`. `split` is for a client of the
     daemon: it takes the arguments, and returns those for the daemon with the work that the client does on the results.
-    `role` is what a token needs, unless the command only reads (offload.rights). The output of one that `is_long` goes
-    through the pager. One that `is_slow` may take long before it tells a result, and counts nothing meanwhile.
+    `role` is what a token needs, unless the command only reads (offload.token_rights). The output of one that `is_long`
+    goes through the pager. One that `is_slow` may take long before it tells a result, and counts nothing meanwhile.
     `section` is the part of `seglog --help` that has the command, and `aliases` are its other names.
     """
 

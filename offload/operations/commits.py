@@ -13,7 +13,7 @@ from seglog.base.values import dataclass
 if TYPE_CHECKING:
     from catalog import PastCommit
     from catalog.history import History
-    from offload.services.erasures import Erasures
+    from offload.services.erasure_dates import Erasures
 
 _NAMES = 5  # that a line shows
 

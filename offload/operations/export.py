@@ -32,7 +32,7 @@ from seglog import Record
 from seglog.base.values import dataclass
 from seglog.errors import DirectoryInUse
 from seglog.files.port import Files
-from seglog.process import closing_after
+from seglog.interrupts import closing_after
 
 _Progress = Callable[[int, int], None]
 """Takes the last seq that an export has passed, and the last seq of all."""

@@ -212,7 +212,7 @@ def _is_within(topic: Topic, first: int, end: int | None, limit: int | None) -> 
 
 def _is_few(records: int) -> bool:
     """Return whether a read takes so many records one by one. Only the process that reads imports the module."""
-    from seglog.segments.few import FEW
+    from seglog.segments.checked_frames import FEW
 
     return records <= FEW
 

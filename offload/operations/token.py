@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from offload.errors import Misuse
-from offload.rights import Role, new_token, token_line
+from offload.token_rights import Role, new_token, token_line
 from seglog.base.values import dataclass
 
 

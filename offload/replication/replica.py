@@ -27,7 +27,7 @@ from seglog import Elsewhere
 from seglog.base.values import dataclass
 
 if TYPE_CHECKING:
-    from catalog.sync import Updates
+    from catalog.updates import Updates
 
 _MOST_COMMITS = 64  # that go to a follower one by one
 

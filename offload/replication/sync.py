@@ -20,7 +20,7 @@ from collections.abc import Callable
 
 from catalog import Handle
 from catalog.errors import BranchCollected, Diverged
-from catalog.sync import Updates
+from catalog.updates import Updates
 from offload.context import ArchiveContext
 from offload.replication.replica import Replicas
 from offload.replication.reset import Reset

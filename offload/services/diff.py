@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from catalog import Commit, CommitKind, ForkPoint, SegmentView, Snapshot
 from catalog.format.late import pyroaring
 from catalog.history import History
-from offload.read.deletes import live_entries
+from offload.read.delete_effects import live_entries
 from offload.reports import Side
 from seglog import Record
 from seglog.base.progress import count

@@ -33,7 +33,7 @@ from catalog.refs.oplog import NumberedEntry
 from catalog.refs.promotion import moved_main
 from offload.errors import TopicAttached, open_branch
 from offload.handles import split_name
-from offload.read.deletes import count_live, entries_taken, live_entries
+from offload.read.delete_effects import count_live, entries_taken, live_entries
 from offload.services.diff import State, shared_seq
 from offload.services.expired import expired_before
 from offload.services.parts import ArchiveParts

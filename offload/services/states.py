@@ -34,7 +34,7 @@ from catalog.snapshot import cut
 from offload.errors import HistoryBehind, NotOffloaded
 from offload.handles import Tip, split_name
 from offload.moved import retry_if_moved
-from offload.read.deletes import count_live, last_live_seq
+from offload.read.delete_effects import count_live, last_live_seq
 from offload.services.expired import expired_before
 from offload.services.parts import ArchiveParts
 from seglog import DeleteOp, Record, Topic, TruncateOp

@@ -49,13 +49,13 @@ from catalog.format import keys
 from catalog.format.encoding import StoredCommit
 from catalog.history import History, retry_if_collected
 from catalog.objects.patience import carried
-from catalog.refs.beside_gc import check_kept
+from catalog.refs.kept_points import check_kept
 from catalog.refs.state_names import HeldPin, Pins
 from catalog.undo_plan import TAKES_AWAY, Taken, UndoPlan, count, first_ranges, plan_undo
 from offload.errors import OffloadError
 from offload.format.metadata import decode_bitmap
 from offload.handles import split_name
-from offload.read.deletes import shown_seqs
+from offload.read.delete_effects import shown_seqs
 from offload.services.direct_commits import DirectCommits
 from offload.services.parts import ArchiveParts
 from offload.write.publisher import Published

@@ -35,7 +35,7 @@ from catalog.history import History
 from catalog.objects.store_time import check_clock, earliest_ms
 from offload.format.topic_config import PAUSED
 from offload.handles import Tip, split_name
-from offload.services.erasures import Erasures, Holder, Piece, collected_after_ms
+from offload.services.erasure_dates import Erasures, Holder, Piece, collected_after_ms
 from offload.services.parts import ArchiveParts
 from seglog import ConcurrentModification, TopicConfig
 from seglog.base import forms
@@ -243,7 +243,7 @@ class UpkeepService(Owned):
 
     @checked
     def erasures(self, name: str, history: History, *, beside: Erasures | None = None) -> Erasures:
-        """Return when the deleted records of a topic or branch are gone for good (`offload.services.erasures`).
+        """Return when the deleted records of a topic or branch are gone for good (`offload.services.erasure_dates`).
 
         Args:
             name: The topic, or TOPIC@BRANCH.

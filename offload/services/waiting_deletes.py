@@ -24,7 +24,7 @@ from dataclasses import replace
 from catalog import Commit, CommitKind
 from catalog.errors import Missing, NotUndone
 from catalog.undo_plan import TAKES_AWAY
-from offload.read.deletes import entries_taken
+from offload.read.delete_effects import entries_taken
 from offload.services.direct_commits import DirectCommits
 from offload.services.parts import ArchiveParts
 from offload.services.undoing import Undoing, Undone

@@ -20,7 +20,7 @@ from catalog.format import keys
 from catalog.format.commit import SegmentView
 from offload.format.metadata import SegmentIndex, decode_bitmap
 from offload.read.cold_reader import ColdReader
-from offload.read.deletes import count_live, live_entries
+from offload.read.delete_effects import count_live, live_entries
 from offload.spark.selection import Conditions, SelectedChunk, Selection, meets, select
 from offload.spark.task import Filter
 from seglog import Record

@@ -39,7 +39,7 @@ from catalog.volume import Volumes
 from offload.errors import InvalidOption
 from offload.format.block import ChunkRef
 from offload.read.cold_reader import ColdReader
-from offload.read.deletes import fetch_shown, shown_entries
+from offload.read.delete_effects import fetch_shown, shown_entries
 from offload.services.diff import State, shared_seq
 from offload.spark.option_texts import moment_ms
 from offload.spark.options import ReadOptions

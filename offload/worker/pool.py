@@ -48,7 +48,7 @@ _MODULE = "offload.worker.child"
 
 
 class RequestLimiter(Protocol):
-    """The limits and the metrics of requests (offload.daemon.gate)."""
+    """The limits and the metrics of requests (offload.daemon.store_gate)."""
 
     def take(self, sent_bytes: int) -> None:
         """Wait until a request that sends so many bytes may go."""

@@ -4,7 +4,7 @@
         them. So every prefix of the remote history is a state that the topic once had.
     OFFLOAD-2  A commit is published only when every object that it names is whole.
     OFFLOAD-3  The offloader changes nothing of another writer. If a foreign commit has our LSN and is not mere
-        maintenance (catalog.sync), the topic stops for good, with `Diverged` or `Fenced`.
+        maintenance (catalog.updates), the topic stops for good, with `Diverged` or `Fenced`.
     OFFLOAD-4  The caller may repeat `run` after any crash or error. It continues from the last state on record.
     OFFLOAD-5  An upload is published only if the topic is still in the epoch in which its reading began. If a
         truncation came meanwhile, the upload is discarded. A truncation that comes later is a commit after it.
@@ -45,7 +45,7 @@ from catalog.format.keys import commit_key
 from offload.context import ArchiveContext
 from offload.format.topic_config import config_change
 from offload.handles import Tip
-from offload.read.deletes import deletions_of, entries_taken
+from offload.read.delete_effects import deletions_of, entries_taken
 from offload.settings import OffloadSettings, codec_named
 from offload.write.attempt import AttemptState, SegmentRange, is_due, plan_range
 from offload.write.merging import MergeLimits, all_to_erase, ranges_of_one_log, ranges_to_merge, to_erase

@@ -274,7 +274,7 @@ class Publisher:
             self._show(handle, commit.restored.views, commit.bounds.evict_floor)
 
     def _show(self, handle: Handle, views: Sequence[SegmentView], evict_floor: int) -> None:
-        from offload.read.deletes import shown_seqs  # imported late, because an append needs no reader
+        from offload.read.delete_effects import shown_seqs  # imported late, because an append needs no reader
 
         topic = self._log.topic(handle.name)
         is_lower = evict_floor < self._handles.tip(handle).bounds.evict_floor

@@ -15,9 +15,9 @@ from seglog.aio.topic import AsyncTopic
 from seglog.base.arguments import checked
 from seglog.base.ownership import Owned, is_foreign
 from seglog.errors import LogClosed, OtherLoop
+from seglog.interrupts import closing_after
 from seglog.log import Log
 from seglog.maintenance.plan import Retention
-from seglog.process import closing_after
 from seglog.values.config import TopicConfig
 
 

@@ -38,7 +38,7 @@ from seglog.client.requests import (
     truncate_request,
 )
 from seglog.client.retries import Retries
-from seglog.process import closing_after
+from seglog.interrupts import closing_after
 from seglog.values.byte_strings import check_in_order
 from seglog.values.names import check_topic_name
 from seglog.values.producer import Appended

@@ -37,11 +37,11 @@ from seglog.base.ownership import Owned
 from seglog.base.values import dataclass
 from seglog.engine.state import TopicState
 from seglog.engine.tail import Memory
-from seglog.engine.upkeep import Background, Upkeep
+from seglog.engine.work_thread import Background, Upkeep
 from seglog.errors import AppendsHeld, DiskFull, LogClosed, NoSuchTopic, ReadOnly, UpgradeNeeded
 from seglog.files.clock import Clock, ClockWatch
 from seglog.files.port import Files, OpenFile, OsFiles
-from seglog.process import Reentrant, exclusive, new_lock, owned, try_lock
+from seglog.interrupts import Reentrant, exclusive, new_lock, owned, try_lock
 from seglog.segments.segment import SegmentCache, SegmentInfo, SegmentReader
 from seglog.tiers.cold_tier import ColdTier
 from seglog.tiers.warm_stores import WarmStores

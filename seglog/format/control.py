@@ -13,7 +13,7 @@
     TRUNCATE         first gone    {"epoch"}                       the topic's epoch from here on
     BATCH, KEY       first seq     binary: seglog.format.batch_frame
 
-An UNDELETE has a number of the deletes. A delete that is listed still reaches its records (seglog.writing.write).
+An UNDELETE has a number of the deletes. A delete that is listed still reaches its records (seglog.writing.changes).
 
 A body that does not fit raises `InvalidFrame`. The checksum was right, so another program wrote the body. No I/O.
 """

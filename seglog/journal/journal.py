@@ -45,8 +45,8 @@ from seglog.base.ownership import Owned, check_process, is_foreign
 from seglog.errors import DiskFull, FileCorrupt, LogClosed, Misuse, TooManyOpenFiles
 from seglog.files.directory import DirectoryLock
 from seglog.files.port import NO_DESCRIPTOR, Files, OsFiles, enter, leave
+from seglog.interrupts import OwnLock, closing_after
 from seglog.journal.section import Item, Section, no_item
-from seglog.process import OwnLock, closing_after
 from seglog.wal.wal import NO_SPACE
 
 __all__ = ["SECTION_MAX", "Item", "Journal"]

@@ -40,6 +40,7 @@ from seglog.errors import (
     WriterPoisoned,
 )
 from seglog.files.port import NO_DESCRIPTOR, READ_AHEAD_BYTES, Files, OpenFile, ReadAheadBuffer
+from seglog.interrupts import OwnLock
 from seglog.journal.item import (
     ITEM_MAX_BYTES,
     MARK_BYTES,
@@ -52,7 +53,6 @@ from seglog.journal.item import (
     read_item,
     slot_bytes,
 )
-from seglog.process import OwnLock
 from seglog.wal.wal import NO_SPACE
 
 _logger = logger("seglog.journal.journal")

@@ -16,7 +16,7 @@ from itertools import groupby
 from typing import NoReturn
 
 from seglog.engine.engine import Engine
-from seglog.engine.upkeep import Background
+from seglog.engine.work_thread import Background
 from seglog.files.port import NO_DESCRIPTOR, OpenFile
 from seglog.maintenance.plan import Draft
 from seglog.maintenance.removal import segment_names

@@ -68,10 +68,10 @@ from seglog.engine.engine import Engine, doing
 from seglog.engine.state import TopicState, reclaimable
 from seglog.errors import CalledWithin, DiskFull, LogClosed, SeglogError, TooManyOpenFiles, WriterPoisoned
 from seglog.files.port import NO_DESCRIPTOR
+from seglog.interrupts import OwnLock
 from seglog.maintenance.absorb import give_back, write_segments
 from seglog.maintenance.plan import CheckpointRequest, Draft, Plan, plan_checkpoint, schedule
 from seglog.maintenance.removal import finish_truncations, remove_topics
-from seglog.process import OwnLock
 from seglog.segments.rewrite import discard_rewrite, rewrite_segment
 from seglog.segments.segment import SegmentFiles, SegmentInfo
 from seglog.values.deletes import DeleteList

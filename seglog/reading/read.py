@@ -25,7 +25,7 @@ from seglog.format.arrays import NDArray, np
 from seglog.format.frame import DELETED, tombstone
 from seglog.format.frames import Frames, take_apart
 from seglog.segments.batch import FRAME_BATCH_MAX_BYTES, FRAME_BATCH_MAX_RECORDS, FrameBatch, lost_batch
-from seglog.segments.few import FEW, FewFrames
+from seglog.segments.checked_frames import FEW, FewFrames
 from seglog.values.deletes import NO_DELETES, MergedDeletes
 from seglog.values.record import Gap, Record
 

@@ -28,7 +28,7 @@ from seglog.format.frame import (
 )
 from seglog.format.frames import Frames, gathered, picked_headers, read_frames, read_headers
 from seglog.format.index import Entry
-from seglog.segments.few import FEW, header_of, record_in
+from seglog.segments.checked_frames import FEW, header_of, record_in
 from seglog.values.deletes import MergedDeletes
 from seglog.values.record import Gap, Record
 

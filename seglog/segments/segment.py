@@ -60,7 +60,7 @@ from seglog.format.index import (
     read_entries,
 )
 from seglog.segments.batch import FRAME_BATCH_MAX_BYTES, FRAME_BATCH_MAX_RECORDS, FrameBatch
-from seglog.segments.few import FewFrames
+from seglog.segments.checked_frames import FewFrames
 from seglog.values.config import LogSettings
 from seglog.values.deletes import NO_DELETES, MergedDeletes
 from seglog.values.layout import Layout

@@ -24,7 +24,7 @@ from seglog.format.frame import (
 from seglog.format.index import ENTRY, Entry, read_entries
 from seglog.segments.segment import SegmentInfo
 from seglog.segments.tags import listed_tags
-from seglog.values.damage import Findings
+from seglog.values.findings import Findings
 from seglog.values.layout import Layout
 from seglog.wal.manifest import ActiveMeta
 

@@ -37,7 +37,7 @@ from seglog.startup.wal_check import check_wal
 from seglog.tiers.segment_store import Part, SegmentStores
 from seglog.tiers.warm_stores import WarmStores, store_errors
 from seglog.values.config import LogSettings
-from seglog.values.damage import Checked, Damage, Findings, Report
+from seglog.values.findings import Checked, Damage, Findings, Report
 from seglog.values.layout import Layout, number_in
 from seglog.wal.manifest import ActiveMeta, LogManifest, TopicMeta, decode_manifest, numbers
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from seglog.errors import FileCorrupt, InvalidFrame
 from seglog.files.port import OpenFile, ReadOnlyFiles
 from seglog.format.batch_frame import UNIT_TYPES
-from seglog.values.damage import Checked, Findings
+from seglog.values.findings import Checked, Findings
 from seglog.values.layout import Layout, WalFolder, number_in
 from seglog.wal.manifest import LogManifest, WalPosition
 from seglog.wal.scan import OpenBatch, check_begin, check_known, check_not_cut, open_batch_after, scan

@@ -40,7 +40,7 @@ from xxhash import xxh3_64_hexdigest
 from seglog.errors import DirectoryInUse, FileCorrupt, FormatUnsupported, WarmDirectoryNotApart, WarmDirectoryTaken
 from seglog.files.directory import DirectoryLock
 from seglog.files.port import Files, OpenFile, replace_atomically
-from seglog.process import OwnLock
+from seglog.interrupts import OwnLock
 from seglog.tiers.segment_store import LocalSegmentStore, SegmentId
 from seglog.values import canonical
 from seglog.values.layout import Layout, number_in

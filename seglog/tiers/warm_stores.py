@@ -34,7 +34,7 @@ from seglog.errors import (
 )
 from seglog.files.port import Files
 from seglog.format.index import ENTRY, read_entries
-from seglog.process import OwnLock
+from seglog.interrupts import OwnLock
 from seglog.segments.segment import SegmentInfo, SegmentReader
 from seglog.tiers.segment_store import LocalSegmentStore, OwnedStores, Part, SegmentId, SegmentStore, SegmentStores
 from seglog.tiers.warm_directory import IsOurs, WarmDirectory, log_id

@@ -48,7 +48,7 @@ from typing import TYPE_CHECKING, Any
 
 from seglog.base.values import dataclass
 from seglog.errors import InvalidArgument, InvalidSetting, SeqOutOfRange
-from seglog.process import OwnLock
+from seglog.interrupts import OwnLock
 from seglog.values.canonical import record, text_or_none, whole, whole_or_none, wholes
 from seglog.values.record import Gap, Record, tag_fits
 from seglog.values.seq_set import SEQ_RANGES_MAX, SeqSet, seq_set

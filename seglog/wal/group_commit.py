@@ -43,7 +43,7 @@ from collections.abc import Callable, Sequence
 
 from seglog.base.ownership import Owned
 from seglog.errors import CalledWithin, DiskFull, OffsetOverflow, SeglogError, TooManyOpenFiles, WriterPoisoned
-from seglog.process import Reentrant, failure_under
+from seglog.interrupts import Reentrant, failure_under
 from seglog.wal.manifest import WalPosition
 from seglog.wal.wal import Wal
 

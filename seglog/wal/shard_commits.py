@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 from seglog.base.ownership import Owned
 from seglog.errors import CalledWithin, LogClosed, SeglogError, WriterPoisoned
-from seglog.process import Reentrant, is_interrupt, uninterrupted
+from seglog.interrupts import Reentrant, is_interrupt, uninterrupted
 from seglog.wal.group_commit import Barrier, Entry, GroupCommit, SharedCommitState
 from seglog.wal.manifest import WalPosition
 from seglog.wal.wal import Wals, shard_of

@@ -39,10 +39,10 @@ from seglog.format.control import TopicCreated
 from seglog.format.frame import LABEL_MAX_BYTES
 from seglog.format.index import OFFSET_END
 from seglog.format.lines import Lines, longest_bytes, total_bytes
+from seglog.interrupts import uninterrupted
 from seglog.maintenance.checkpoint import wait_for_room
 from seglog.maintenance.eviction import enforce_limits, make_room, trim
 from seglog.maintenance.plan import Retained, passed_cap
-from seglog.process import uninterrupted
 from seglog.tiers.cold_tier import BranchesTier
 from seglog.values.append_key import GivenKey, KeyedAppend, Repeatable, digest_of
 from seglog.values.byte_strings import byte_strings

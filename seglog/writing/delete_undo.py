@@ -36,7 +36,7 @@ from seglog.segments.tags import reached_seqs
 from seglog.values.deletes import DeleteOp, MergedDeletes
 from seglog.values.last_deletes import Undeleted
 from seglog.values.seq_set import SEQ_RANGES_MAX, SeqSet
-from seglog.writing.write import held_relocation, to_make_hot, undelete_locked
+from seglog.writing.changes import held_relocation, to_make_hot, undelete_locked
 
 _NAMED_RANGES = 5
 

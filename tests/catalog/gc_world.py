@@ -54,7 +54,7 @@ from catalog.gc.policy import GcPolicy, GcReport
 from catalog.objects import MemoryStore, ObjectStore
 from catalog.objects.settled_writes import change
 from catalog.objects.store_time import MOST_OFF_MS, latest_ms
-from catalog.refs.beside_gc import check_kept, keep_open
+from catalog.refs.kept_points import check_kept, keep_open
 from catalog.snapshot import Snapshot, checkpoint_of
 from catalog.timeline import Head, Target, Time, resolve, span
 from catalog.undo_plan import TAKES_AWAY, plan_undo

@@ -17,8 +17,8 @@ from catalog.format.ids import Vid
 from catalog.format.keys import boundary_key, commit_key, ref_key
 from catalog.format.small_objects import decode_ref
 from catalog.objects import ObjectStore
-from catalog.refs.beside_gc import check_kept
 from catalog.refs.branch import Branches
+from catalog.refs.kept_points import check_kept
 from catalog.refs.state_names import Pins, Tags
 from catalog.volume import Volumes
 from tests.catalog.gc_world import HOUR_MS, TOPIC, Branch, World, fork, grown, live_seqs, settle

@@ -28,7 +28,7 @@ from catalog.format.keys import (
 )
 from catalog.gc import plan as gc_plan
 from catalog.gc.policy import GcReport
-from catalog.refs.beside_gc import check_kept
+from catalog.refs.kept_points import check_kept
 from catalog.volume import Volumes
 from tests.catalog.gc_world import HOUR_MS, TOPIC, World, fork, grown, settle
 from tests.faults.store import EFFECTS, Fault, FaultyStore, StrayKeysStore, When, WrappedStore, faults_of, unreachable

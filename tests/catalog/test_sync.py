@@ -17,7 +17,7 @@ from catalog.format.small_objects import encode_boundary
 from catalog.local import LocalCatalog
 from catalog.objects.memory import MemoryStore
 from catalog.snapshot import empty
-from catalog.sync import Updates, pull
+from catalog.updates import Updates, pull
 from catalog.volume import Volumes
 from tests.catalog.samples import START_MS, HistoryMaker, segment, vid
 from tests.faults.store import CountingStore, Fault, FaultyStore, WrappedStore, unreachable

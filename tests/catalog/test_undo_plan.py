@@ -248,7 +248,7 @@ class World:
             self._check_count(view)
 
     def _check_count(self, view: SegmentView) -> None:
-        """The numbers that `offload.read.deletes.count_live` takes from the commits are right."""
+        """The numbers that `offload.read.delete_effects.count_live` takes from the commits are right."""
         if view.is_whole and view.deleted is not None:
             held = BitMap(seq - view.ref.first_seq for seq in self.objects[view.ref.sid])
             assert BitMap.deserialize(view.deleted) <= held

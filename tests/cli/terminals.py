@@ -12,7 +12,7 @@ from collections.abc import Callable
 
 import pytest
 
-from offload.cli.streams import raise_in_command
+from offload.cli.stdio import raise_in_command
 from offload.main import main
 
 __all__ = ["Shown", "on_terminal", "without_styles"]

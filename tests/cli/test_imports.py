@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from offload.cli.words import request_of
+from offload.cli.parser import request_of
 from offload.operations.command import COMMANDS
 from seglog import late
 from seglog.base.later import Later, import_without

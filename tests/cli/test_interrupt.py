@@ -72,7 +72,7 @@ def test_an_ignored_interrupt_stays_ignored(tmp_path: Path) -> None:
     code = (
         "import os, signal, sys\n"
         "signal.signal(signal.SIGINT, signal.SIG_IGN)\n"
-        "from offload.cli.streams import end_at_once, raise_in_command\n"
+        "from offload.cli.stdio import end_at_once, raise_in_command\n"
         "end_at_once(); raise_in_command()\n"
         "os.kill(os.getpid(), signal.SIGINT)\n"
         "print('alive')"

@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 from catalog.format.ids import from_cbe64
-from offload.cli.table import listed_commands
-from offload.cli.words import request_of
+from offload.cli.commands import listed_commands
+from offload.cli.parser import request_of
 from offload.operations.command import schemas
 from offload.operations.results import kind_of, schema_of
 from tests.golden.make_modules import SERVED

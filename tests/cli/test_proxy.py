@@ -17,7 +17,7 @@ from catalog.errors import StoreUnreachable
 from catalog.format.keys import Key
 from catalog.objects import LocalStore
 from catalog.objects.http import HttpStore
-from offload.rights import Role, token_line
+from offload.token_rights import Role, token_line
 from tests.answering import Answer, AnsweringServer, Asked
 from tests.daemons import ServedDirectory, served_tenants
 from tests.offload.replicas import opened, values

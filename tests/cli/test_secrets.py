@@ -23,7 +23,7 @@ import boto3
 import pytest
 
 from catalog.objects import s3
-from offload.rights import Role, token_line
+from offload.token_rights import Role, token_line
 from tests.answering import Answer, AnsweringServer, Asked
 from tests.faults.front import Front
 from tests.s3_server import AS_HARNESS, MINIO, may_be_checked

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from offload.rights import Role, token_line
+from offload.token_rights import Role, token_line
 from tests.daemons import served, served_tenants
 from tests.worlds.command import Run
 

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from offload.cli.streams import accept_any_text
+from offload.cli.stdio import accept_any_text
 from tests.worlds.command import Run
 
 

@@ -7,8 +7,8 @@ import sys
 from importlib.metadata import version
 from pathlib import Path
 
+from offload.cli.commands import listed_commands
 from offload.cli.help import help_text
-from offload.cli.table import listed_commands
 from offload.cli.top import GROUPS
 from offload.operations.command import COMMANDS
 from offload.operations.listing import COMMANDS as LISTED

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from offload.cli.words import Request, UsageError, request_of
+from offload.cli.parser import Request, UsageError, request_of
 from offload.operations.listing import COMMANDS
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import seglog
 from seglog import Log, LogSettings
-from seglog.engine.upkeep import InCaller
+from seglog.engine.work_thread import InCaller
 from tests.faults.disk import Image, Moment, SimulatedDisk
 from tests.seglog.workload import Bounds, Found, Journal, look
 from tests.worlds.clock import HandClock

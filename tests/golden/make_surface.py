@@ -18,7 +18,7 @@ from typing import Any, is_typeddict
 
 import offload
 import seglog
-from offload.cli.table import listed_commands
+from offload.cli.commands import listed_commands
 from offload.daemon.http.openapi import openapi
 from offload.operations.command import COMMANDS
 from offload.settings import SETTINGS

@@ -22,7 +22,7 @@ from offload.context import part
 from offload.settings import CatalogSettings, CliSettings, ServeSettings, TenantSettings
 from seglog import Misuse, SeglogError
 from seglog.base.ownership import Owned
-from seglog.engine.upkeep import InCaller
+from seglog.engine.work_thread import InCaller
 from seglog.values.config import Setting, settings_of
 from tests.arguments import Row, calls_of, contents, refused
 from tests.worlds.log_calls import DELETE, DELETE_OPTIONAL

@@ -15,7 +15,7 @@ from catalog.objects.memory import MemoryStore
 from catalog.snapshot import cut
 from offload.archive import Archive
 from offload.read.cold_reader import ColdReader
-from offload.read.deletes import count_live, last_live_seq
+from offload.read.delete_effects import count_live, last_live_seq
 from seglog import Log
 from tests.faults.store import CountingStore
 

@@ -7,7 +7,7 @@ import hashlib
 import pytest
 
 from offload.errors import Misuse, NotAllowed, Refused
-from offload.rights import EVERYTHING, InvalidTokens, Rights, Role, new_token, parse_tokens, token_line
+from offload.token_rights import EVERYTHING, InvalidTokens, Rights, Role, new_token, parse_tokens, token_line
 
 
 def line(name: str, role: Role, topics: str, token: str) -> str:

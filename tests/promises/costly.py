@@ -24,8 +24,8 @@ from catalog.objects.memory import MemoryStore
 from offload.daemon import http
 from offload.daemon.http import direct
 from offload.daemon.service import Service, open_service
-from offload.rights import EVERYTHING, RIGHTS_KEY
 from offload.settings import read_settings
+from offload.token_rights import EVERYTHING, RIGHTS_KEY
 from seglog import Topic
 from seglog.client.bodies import LINES_TYPE, VALUES_TYPE
 from tests.faults.files import FailingCalls, UnsyncedFiles

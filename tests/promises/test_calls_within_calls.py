@@ -185,7 +185,7 @@ def test_a_handler_that_lets_the_refusal_out_stops_its_own_call_only(what: str) 
 
 
 def test_a_handler_within_a_call_of_a_journal_hangs_nobody() -> None:
-    modules = ("seglog.journal.journal", "seglog.journal.section", "seglog.process")
+    modules = ("seglog.journal.journal", "seglog.journal.section", "seglog.interrupts")
     calls: dict[str, Callable[[Journal], object]] = {
         "append": lambda journal: journal.append(1, b"second"),
         "sync": lambda journal: journal.sync(1),

@@ -11,8 +11,8 @@ from catalog.gc.policy import GcPolicy
 from catalog.objects.memory import MemoryStore
 from catalog.refs.name_undo import undo
 from catalog.refs.state_names import Pins, Tags
-from catalog.sync import pull
 from catalog.timeline import Seq, Time, resolve
+from catalog.updates import pull
 from tests.catalog.samples import START_MS, HistoryMaker, ts_of
 from tests.faults.store import CountingStore
 from tests.worlds.documented import documented

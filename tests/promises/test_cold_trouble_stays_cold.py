@@ -14,7 +14,7 @@ import offload
 import seglog
 from catalog.errors import StoreUnreachable
 from seglog import Log, LogSettings, SeglogError, TopicConfig, WarmStoreFailed
-from seglog.engine.upkeep import Background, InCaller, UpkeepFactory
+from seglog.engine.work_thread import Background, InCaller, UpkeepFactory
 from seglog.tiers.segment_store import MemorySegmentStore
 from tests.faults.stuck_store import StuckStore
 from tests.seams.limits import Limit, set_limit

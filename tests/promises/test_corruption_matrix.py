@@ -29,7 +29,7 @@ import pytest
 
 import seglog
 from seglog import FileCorrupt, FormatUnsupported, InvalidSetting, Log, LogSettings, TopicConfig
-from seglog.engine.upkeep import InCaller
+from seglog.engine.work_thread import InCaller
 from seglog.files.directory import default_toml, load_settings
 from seglog.format.frame import FrameType, read_header
 from seglog.format.index import ENTRY

@@ -13,7 +13,7 @@ from starlette.routing import Route
 import seglog
 from offload.operations.command import COMMANDS
 from seglog.client.bodies import encode_values
-from seglog.process import owned
+from seglog.interrupts import owned
 from tests.promises.costly import (
     JSON,
     JSON_LINES,

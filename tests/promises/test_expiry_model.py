@@ -13,7 +13,7 @@ import pytest
 
 import seglog
 from seglog import Gap, Log, LogSettings, TopicConfig
-from seglog.engine.upkeep import InCaller
+from seglog.engine.work_thread import InCaller
 from tests.faults.files import UnsyncedFiles
 from tests.worlds.clock import HandClock
 

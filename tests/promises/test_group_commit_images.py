@@ -28,7 +28,7 @@ import pytest
 
 import seglog
 from seglog import DiskFull, Log, LogSettings, SeglogError, WriterPoisoned
-from seglog.engine.upkeep import InCaller
+from seglog.engine.work_thread import InCaller
 from tests.faults.crash_images import DIRECTORY, Explorer, Note
 from tests.faults.disk import Image, SimulatedDisk
 from tests.faults.files import Effects

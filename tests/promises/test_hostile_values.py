@@ -27,7 +27,7 @@ from xxhash import xxh3_64_hexdigest, xxh3_64_intdigest
 
 import seglog
 from seglog import Log, LogSettings, ProducerBatch
-from seglog.engine.upkeep import InCaller
+from seglog.engine.work_thread import InCaller
 from seglog.format.batch_frame import encode_batch, encode_key, encode_unit
 from seglog.format.frame import CHECKSUM, HEADER, LENGTH_BYTES, MIN_FRAME_BYTES, FrameType, encode, encode_sync_mark
 from seglog.format.index import encode_entry

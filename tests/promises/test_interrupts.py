@@ -43,7 +43,7 @@ MODULES = (
     "seglog.engine.tail",
     "seglog.wal.wal",
     "seglog.writing.append",
-    "seglog.writing.write",
+    "seglog.writing.changes",
     __name__,
 )
 # Another thread makes checkpoints, as usual.

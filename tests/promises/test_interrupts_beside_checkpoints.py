@@ -20,7 +20,7 @@ import pytest
 
 import seglog
 from seglog import Log, LogSettings, ProducerBatch, Record, TopicConfig, TopicExists
-from seglog.engine.upkeep import InCaller
+from seglog.engine.work_thread import InCaller
 from tests.faults.disk import SimulatedDisk
 from tests.faults.interrupts import interrupted, points
 from tests.faults.stride import every

@@ -16,7 +16,7 @@ import pytest
 
 import seglog
 from seglog import LogSettings
-from seglog.engine.upkeep import InCaller
+from seglog.engine.work_thread import InCaller
 from tests.faults.files import UnsyncedFiles
 from tests.seams.log import engine_of
 

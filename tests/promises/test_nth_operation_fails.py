@@ -24,7 +24,7 @@ from _pytest.mark.structures import ParameterSet
 
 import seglog
 from seglog import Log, LogSettings, SeglogError, TopicConfig, WriterPoisoned
-from seglog.engine.upkeep import InCaller
+from seglog.engine.work_thread import InCaller
 from tests.faults.disk import Image, SimulatedDisk
 from tests.faults.files import FailingCalls
 from tests.faults.stride import spread

@@ -22,7 +22,7 @@ import pytest
 
 import seglog
 from seglog import Appended, Conflict, KeyReused, Log, LogSettings, ProducerBatch, ProducerGap, SeglogError
-from seglog.engine.upkeep import InCaller
+from seglog.engine.work_thread import InCaller
 from tests.faults.disk import Image, Moment, SimulatedDisk
 from tests.faults.files import FailingCalls
 from tests.faults.stride import every, spread

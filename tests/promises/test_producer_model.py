@@ -34,7 +34,7 @@ from seglog import (
     SeglogError,
     TooManyKeys,
 )
-from seglog.engine.upkeep import InCaller
+from seglog.engine.work_thread import InCaller
 from tests.faults.disk import SimulatedDisk
 from tests.seams.limits import Limit, set_limit
 from tests.seams.log import keys_of, producers_of

@@ -27,7 +27,7 @@ from offload.daemon.streams.requests import append_of, create_of
 from offload.daemon.streams.store import Streams
 from offload.settings import read_settings
 from seglog import LogSettings
-from seglog.engine.upkeep import InCaller
+from seglog.engine.work_thread import InCaller
 from tests.faults.disk import Image, Moment, SimulatedDisk
 from tests.faults.stride import every
 from tests.seams.log import known_mark_secret

@@ -29,7 +29,7 @@ from hypothesis.stateful import (
 
 import seglog
 from seglog import Evicted, Gap, InvalidArgument, LogSettings, Record, TopicConfig
-from seglog.engine.upkeep import InCaller
+from seglog.engine.work_thread import InCaller
 from seglog.tiers.segment_store import LocalSegmentStore
 from seglog.values.layout import Layout
 from tests.array_rows import rows_of

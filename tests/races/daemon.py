@@ -16,16 +16,16 @@ from pathlib import Path
 from typing import Any
 
 import seglog
-from offload.daemon.access import Access
 from offload.daemon.asgi import App
 from offload.daemon.clients import for_checked_clients
-from offload.daemon.entrance import entrance
-from offload.daemon.guard import Guard
+from offload.daemon.credential_files import Access
 from offload.daemon.http import direct, make_app
 from offload.daemon.laminarmq import make_laminarmq_app
+from offload.daemon.request_limits import Guard
+from offload.daemon.request_log import entrance
 from offload.daemon.service import Service, open_service
-from offload.rights import Role, token_line
 from offload.settings import read_settings
+from offload.token_rights import Role, token_line
 from tests.races.loop import RacingLoop
 from tests.races.world import World
 

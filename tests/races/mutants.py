@@ -15,7 +15,7 @@ from unittest import mock
 from catalog import MAIN, Branches, Snapshot, Vid, Volumes
 from catalog.refs import name_undo
 from catalog.refs.oplog import NumberedEntry, Oplog
-from catalog.sync import Updates, pull
+from catalog.updates import Updates, pull
 from offload import load
 from offload.daemon.revocation import OpenAnswers
 from offload.daemon.service import Service

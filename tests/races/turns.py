@@ -37,7 +37,7 @@ from weakref import WeakKeyDictionary
 
 from greenlet import getcurrent, greenlet
 
-from seglog.process import OwnLock
+from seglog.interrupts import OwnLock
 
 __all__ = ["Stuck", "Turns"]
 

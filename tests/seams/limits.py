@@ -15,7 +15,7 @@ class Limit(Enum):
     APPEND_GROUP_BYTES = "seglog.wal.group_commit._GROUP_MAX_BYTES"
     CLOSE_PATIENCE_S = "seglog.log._PATIENCE_S"
     DURABLE_DIRECTORIES = "catalog.objects.local._DURABLE_MAX"
-    DELETES_BY_TAG = "seglog.writing.write._PENDING_MAX"
+    DELETES_BY_TAG = "seglog.writing.changes._PENDING_MAX"
     FRAMES_READ_ONE_BY_ONE = "seglog.wal.scan._FEW"
     KEYS = "seglog.engine.known_appends.KEYS_MAX"
     KEEP_ALIVE_S = "offload.daemon.http.followers._KEEP_ALIVE_S"

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-import seglog.process
+import seglog.interrupts
 import seglog.startup.replay
 import seglog.wal.manifest
 from seglog import DiskFull, Log, Producer, TopicConfig, inner_topic
@@ -23,9 +23,9 @@ from seglog.engine.tail import Tail
 from seglog.files.port import Files, OsFiles
 from seglog.format.appends import encode_appends
 from seglog.format.frame import Header
+from seglog.interrupts import Reentrant, owned
 from seglog.journal.journal import Journal
 from seglog.maintenance import absorb, removal
-from seglog.process import Reentrant, owned
 from seglog.segments.segment import SegmentInfo
 from seglog.topic import Topic
 from seglog.values.append_key import Key
@@ -175,8 +175,8 @@ def end_work_at(patch: pytest.MonkeyPatch, crash: type[BaseException]) -> None:
     The exception is no `Exception`, so the product takes it for an interrupt and repeats the work 100 times. On a dead
     disk each repeat fails again, and the repeats were a fifth of the time of the tests that crash.
     """
-    is_interrupt = seglog.process.is_interrupt
-    patch.setattr("seglog.process.is_interrupt", lambda error: not isinstance(error, crash) and is_interrupt(error))
+    is_interrupt = seglog.interrupts.is_interrupt
+    patch.setattr("seglog.interrupts.is_interrupt", lambda error: not isinstance(error, crash) and is_interrupt(error))
 
 
 # ---------------------------------------------------------------- group commit and the WAL

@@ -23,7 +23,7 @@ import pytest
 import seglog
 import seglog.aio
 from seglog import HeadMoved, LogSettings, ProducerBatch, RecordTooLarge, TopicConfig
-from seglog.engine.upkeep import InCaller
+from seglog.engine.work_thread import InCaller
 from seglog.errors import DiskFull, InvalidArgument, ReadOnly, TooManyOpenFiles
 from tests.faults.disk import SimulatedDisk
 

@@ -14,7 +14,7 @@ import pytest
 import seglog
 from seglog import InvalidArgument, Misuse, Record, TopicConfig, aio
 from seglog.base.arguments import Within, checked
-from seglog.engine.upkeep import InCaller
+from seglog.engine.work_thread import InCaller
 from seglog.inner_topic import InnerTopic
 from seglog.journal import journal
 from seglog.journal.journal import Journal

@@ -12,9 +12,9 @@ import pytest
 
 import seglog
 from seglog import DiskFull, aio
-from seglog.engine.upkeep import InCaller
+from seglog.engine.work_thread import InCaller
+from seglog.interrupts import closed_after, closing_after
 from seglog.journal.journal import Journal
-from seglog.process import closed_after, closing_after
 from tests.faults.files import FailingFiles, UnsyncedFiles
 
 

@@ -10,7 +10,7 @@ import pytest
 import seglog
 from benchmarks.calls import count_calls
 from seglog import Gap, Log, LogSettings, Topic, TopicConfig
-from seglog.engine.upkeep import InCaller
+from seglog.engine.work_thread import InCaller
 from seglog.format.frame import DELETED, read_header
 from seglog.segments.segment import SegmentFiles
 from tests.seams.limits import Limit, set_limit

@@ -14,7 +14,7 @@ import pytest
 
 import seglog
 from seglog import CalledWithin, DiskFull, Log, LogSettings, TooManyOpenFiles, WriterPoisoned
-from seglog.engine.upkeep import InCaller
+from seglog.engine.work_thread import InCaller
 from seglog.journal.journal import Journal
 from tests.faults.files import UnsyncedFiles
 

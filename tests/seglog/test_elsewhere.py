@@ -8,7 +8,7 @@ import pytest
 
 import seglog
 from seglog import Appended, Elsewhere, LogSettings, ProducerBatch, TopicConfig, WrittenElsewhere
-from seglog.engine.upkeep import InCaller
+from seglog.engine.work_thread import InCaller
 from tests.faults.disk import SimulatedDisk
 from tests.worlds.clock import HandClock
 

@@ -32,7 +32,7 @@ from seglog import (
     TopicFull,
     aio,
 )
-from seglog.engine.upkeep import InCaller
+from seglog.engine.work_thread import InCaller
 from seglog.format.batch_frame import encode_key
 from seglog.format.frame import FrameType, encode
 from seglog.values.append_key import KeyedAppend

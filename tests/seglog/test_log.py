@@ -27,7 +27,7 @@ from seglog import (
     TopicExists,
     WriterPoisoned,
 )
-from seglog.engine.upkeep import InCaller
+from seglog.engine.work_thread import InCaller
 from seglog.values.deletes import DeleteWhere
 from tests.faults.files import FailingFiles, UnsyncedFiles
 

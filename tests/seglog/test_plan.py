@@ -9,7 +9,7 @@ import pytest
 import seglog
 from benchmarks.calls import count_calls
 from seglog import DiskFull, Log, LogSettings, TopicConfig
-from seglog.engine.upkeep import InCaller
+from seglog.engine.work_thread import InCaller
 from tests.seams.log import engine_of
 from tests.seglog.totals import check_totals
 from tests.worlds.clock import HandClock

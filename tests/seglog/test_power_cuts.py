@@ -16,7 +16,7 @@ import pytest
 
 import seglog
 from seglog import Log, LogSettings
-from seglog.engine.upkeep import InCaller
+from seglog.engine.work_thread import InCaller
 from tests.faults.disk import Image, Moment, SimulatedDisk
 from tests.seams.log import engine_of
 from tests.worlds.clock import HandClock

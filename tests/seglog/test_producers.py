@@ -34,7 +34,7 @@ from seglog import (
     TopicFull,
     aio,
 )
-from seglog.engine.upkeep import InCaller
+from seglog.engine.work_thread import InCaller
 from seglog.format.batch_frame import encode_batch
 from seglog.format.frame import FrameType, encode, encode_sync_mark
 from seglog.values.producer import AppendedBatch, Batch

@@ -14,7 +14,7 @@ import pytest
 import seglog
 from benchmarks.calls import count_calls
 from seglog import LogSettings
-from seglog.engine.upkeep import InCaller
+from seglog.engine.work_thread import InCaller
 from tests.faults.files import UnsyncedFiles
 
 SETTINGS = LogSettings(segment_max_events=1)

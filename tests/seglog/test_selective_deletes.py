@@ -19,7 +19,7 @@ from seglog import (
     Topic,
     TopicConfig,
 )
-from seglog.engine.upkeep import InCaller
+from seglog.engine.work_thread import InCaller
 from seglog.values.deletes import DeleteWhere
 from seglog.values.seq_set import SEQ_RANGES_MAX, SeqSet
 

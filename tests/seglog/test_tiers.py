@@ -25,7 +25,7 @@ from seglog import (
     WarmStoreFailed,
     WarmStoreRequired,
 )
-from seglog.engine.upkeep import InCaller
+from seglog.engine.work_thread import InCaller
 from seglog.files.port import OsFiles
 from seglog.format.frame import DELETED, read_header
 from seglog.format.index import ENTRY

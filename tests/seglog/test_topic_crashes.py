@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 import seglog
-from seglog.engine.upkeep import InCaller
+from seglog.engine.work_thread import InCaller
 from tests.faults.files import CrashingFiles, Effects, PowerCutFiles, SimulatedCrash, UnsyncedFiles
 from tests.faults.stride import every
 from tests.seglog.topic_life import SETTINGS, SHARDED, TIERED, Shown, check, live

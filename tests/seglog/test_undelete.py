@@ -11,7 +11,7 @@ import pytest
 
 import seglog
 from seglog import DiskFull, Gap, Log, LogSettings, Record, SeqOutOfRange, SeqSet, Topic, TopicConfig
-from seglog.engine.upkeep import InCaller
+from seglog.engine.work_thread import InCaller
 from seglog.format.frame import HEADER, FrameType
 from seglog.tiers.segment_store import LocalSegmentStore
 from seglog.values.layout import Layout

@@ -15,7 +15,7 @@ import pytest
 
 import seglog
 from seglog import DeleteNotUndone, Gap, Log, LogSettings, Record, SeqSet, Topic, TopicConfig, UpgradeNeeded
-from seglog.engine.upkeep import InCaller
+from seglog.engine.work_thread import InCaller
 from seglog.maintenance import checkpoint
 from seglog.tiers.segment_store import LocalSegmentStore
 from seglog.values.deletes import DeleteOp, given_where

@@ -15,7 +15,7 @@ from xxhash import xxh3_64_hexdigest
 
 import seglog
 from seglog import Corrupt, FileCorrupt, LogSettings, SeglogError, WarmStoreRequired
-from seglog.engine.upkeep import InCaller
+from seglog.engine.work_thread import InCaller
 from seglog.format.frame import FrameType, encode
 from tests.faults.files import UnsyncedFiles
 

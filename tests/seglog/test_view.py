@@ -29,7 +29,7 @@ from seglog import (
     TruncateOp,
     ViewOutdated,
 )
-from seglog.engine.upkeep import InCaller
+from seglog.engine.work_thread import InCaller
 from seglog.files.port import Files
 from seglog.inner_topic import InnerTopic
 from seglog.values.layout import Layout

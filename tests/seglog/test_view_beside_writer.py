@@ -10,7 +10,7 @@ import pytest
 
 import seglog
 from seglog import Log, LogSettings
-from seglog.engine.upkeep import InCaller
+from seglog.engine.work_thread import InCaller
 from seglog.values.layout import Layout
 from tests.faults.files import UnsyncedFiles
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import seglog
 from seglog import TopicConfig
-from seglog.engine.upkeep import InCaller
+from seglog.engine.work_thread import InCaller
 from tests.faults.disk import Image, SimulatedDisk
 from tests.seglog.workload import SETTINGS, Journal, look
 from tests.worlds.clock import HandClock

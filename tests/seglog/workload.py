@@ -34,7 +34,7 @@ from typing import NamedTuple, TypeAlias
 
 import seglog
 from seglog import DeleteNotUndone, DeleteOp, Gap, Log, LogSettings, Record, SeqSet, Topic, TopicConfig
-from seglog.engine.upkeep import InCaller
+from seglog.engine.work_thread import InCaller
 from seglog.files.port import Files
 from seglog.format.frame import DELETED, read_header, record_of
 from seglog.values.deletes import DeleteWhere

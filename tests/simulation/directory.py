@@ -46,7 +46,7 @@ from offload.handles import split_name
 from offload.settings import CatalogSettings
 from offload.write.publisher import Published
 from seglog import ConcurrentModification, DeleteOp, Log, LogSettings, Record, SeqSet
-from seglog.engine.upkeep import InCaller
+from seglog.engine.work_thread import InCaller
 from seglog.format.frame import read_header, record_of
 from tests.faults.disk import SimulatedDisk
 from tests.seams.archive import context_of

@@ -24,11 +24,11 @@ from catalog.local import Attempt, Handle
 from catalog.objects.base import ObjectStore
 from catalog.objects.settled_writes import change_from, read_current
 from catalog.objects.wrapped import WrappedStore
-from catalog.refs.beside_gc import close
+from catalog.refs.kept_points import close
 from catalog.refs.promotion import plan_promotion
 from catalog.refs.ref_store import Planned, RefStore
 from catalog.snapshot import Snapshot, checkpoint_of
-from catalog.sync import Updates
+from catalog.updates import Updates
 from catalog.volume import Volumes
 from offload.replication import reset as rescuing
 from offload.replication.reset import Rescue, Reset

@@ -515,7 +515,7 @@ class Checkpointer(Member):
 
 
 def newest_lsn(volumes: Volumes, vid: Vid) -> int:
-    """Return the newest LSN by the rule of `catalog.sync`: an object at an LSN below the boundary does not count.
+    """Return the newest LSN by the rule of `catalog.updates`: an object at an LSN below the boundary does not count.
 
     Raise InvalidObject if a commit is damaged and the boundary is not above it.
     """

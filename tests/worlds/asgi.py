@@ -6,7 +6,7 @@ import json
 from collections.abc import MutableMapping
 from typing import Any
 
-from offload.rights import EVERYTHING, RIGHTS_KEY
+from offload.token_rights import EVERYTHING, RIGHTS_KEY
 
 __all__ = ["BYTES", "asked"]
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import seglog
 from seglog import Log, LogSettings, ProducerBatch
-from seglog.engine.upkeep import InCaller
+from seglog.engine.work_thread import InCaller
 from seglog.format.frame import FrameType, read_header
 from tests.faults.disk import Image, SimulatedDisk
 from tests.faults.files import FailingFiles

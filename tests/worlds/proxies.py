@@ -20,10 +20,10 @@ from catalog.objects.base import Forward
 from catalog.objects.http import HttpStore
 from catalog.objects.wrapped import T, WrappedStore
 from offload.daemon.clients import for_checked_clients
-from offload.daemon.guard import Guard
 from offload.daemon.http import direct, make_app
+from offload.daemon.request_limits import Guard
 from offload.daemon.service import Service
-from offload.rights import parse_tokens
+from offload.token_rights import parse_tokens
 from tests.answering import Answer, AnsweringServer, Asked
 from tests.seams.proxy import look_at_remote
 from tests.worlds.services import serving

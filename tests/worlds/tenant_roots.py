@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import seglog
-from offload.rights import Role, token_line
+from offload.token_rights import Role, token_line
 from tests.daemons import ServedDirectory
 
 __all__ = ["BYTES", "TOKENS", "append", "ask", "make", "settings"]

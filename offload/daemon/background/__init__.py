@@ -38,7 +38,7 @@ from offload.archive import Archive
 from offload.daemon.background.context import TaskContext
 from offload.daemon.background.disk import DiskWatch
 from offload.daemon.background.offloads import Offloads
-from offload.daemon.background.upkeep import Garbage, Replicas, Upkeep
+from offload.daemon.background.periodic import Garbage, Replicas, Upkeep
 from offload.daemon.figures import ReplicaFigures
 from offload.daemon.quota import Quota
 from offload.errors import Stopping

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from offload.daemon.background.topic_work import TopicWorks
 from offload.daemon.events import Events
 from offload.daemon.metrics import Metrics
-from offload.daemon.runs import Runs
+from offload.daemon.offload_outcomes import Runs
 from offload.daemon.stopping import StopEvent
 from offload.daemon.threads import Threads
 from offload.settings import CatalogSettings, OffloadSettings, ServeSettings, Settings, TenantSettings

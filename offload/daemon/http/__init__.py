@@ -44,7 +44,7 @@ from offload.daemon.http.topics import topic_routes
 from offload.daemon.problems import answer_of
 from offload.daemon.service import Service
 from offload.daemon.streams import stream_endpoint
-from offload.rights import rights_of
+from offload.token_rights import rights_of
 from seglog import SeglogError
 
 __all__ = ["direct", "make_app"]
@@ -53,7 +53,7 @@ _BEFORE, _BEHIND = APPEND.path.split("{topic}")
 
 
 def make_app(service: Service) -> Starlette:
-    """Return the ASGI application of the API. The caller puts the guard in front of it (offload.daemon.guard)."""
+    """Return the ASGI application of the API. The caller puts the guard (request_limits) in front."""
     makers = (
         *(probe_routes, event_routes, read_routes, append_routes, topic_routes, object_routes, forward_routes),
         *(_stream_routes, command_routes),

@@ -50,15 +50,15 @@ from offload.daemon.http.bodies import (
 )
 from offload.daemon.http.parameters import query_of, whole, yes
 from offload.daemon.http.request_body import RequestBody
-from offload.daemon.places import Place
 from offload.daemon.problems import answer_of
 from offload.daemon.quota import OverQuota, OverRate, frame_bytes
+from offload.daemon.request_places import Place
 from offload.daemon.service import Service
 from offload.daemon.streams.reserved import check_open
 from offload.daemon.threads import SHORT_BYTES, in_threads
 from offload.errors import BodyBroken, InvalidOption
 from offload.operations.lines import Batch
-from offload.rights import Role
+from offload.token_rights import Role
 from seglog import DURABILITIES, AppendsHeld, HeadMoved, ProducerBatch, RecordTooLarge, SeglogError
 from seglog.base.arguments import WHOLE_MAX
 from seglog.base.values import dataclass

@@ -23,7 +23,7 @@ from offload.daemon.service import Service
 from offload.daemon.streams.reserved import check_command_on
 from offload.errors import Misuse, Stopping
 from offload.operations.command import COMMANDS, LINES_HEADER, SHOWN_TYPE, Command
-from offload.rights import Role, rights_of
+from offload.token_rights import Role, rights_of
 from seglog.base.errors import Missing
 
 _log = logging.getLogger("seglog.daemon")

@@ -26,10 +26,10 @@ from offload.daemon.events import Event
 from offload.daemon.http import operations as api
 from offload.daemon.http.answers import begun
 from offload.daemon.http.parameters import query_of
-from offload.daemon.places import become_follower
+from offload.daemon.request_places import become_follower
 from offload.daemon.service import Service
 from offload.moment import Moment
-from offload.rights import Role, rights_of
+from offload.token_rights import Role, rights_of
 
 _TYPE = "text/event-stream"
 _ALIVE_S = 15.0

@@ -25,13 +25,13 @@ from offload.daemon.background.triggers import is_over
 from offload.daemon.http import operations as api
 from offload.daemon.http.objects import absent, check_proxy, of_store
 from offload.daemon.http.parameters import query_of, whole
-from offload.daemon.places import become_follower
 from offload.daemon.proxy import CACHED
+from offload.daemon.request_places import become_follower
 from offload.daemon.service import Service
 from offload.daemon.threads import in_threads
 from offload.daemon.waits import unless_gone
 from offload.errors import InvalidOption
-from offload.rights import Role
+from offload.token_rights import Role
 from seglog import SeglogError
 
 _MOST_WAIT_S = 60

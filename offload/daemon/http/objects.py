@@ -32,7 +32,7 @@ from offload.daemon.service import Service
 from offload.daemon.threads import in_threads
 from offload.daemon.waits import CLIENT_GONE, unless_gone
 from offload.errors import InvalidOption, Refused
-from offload.rights import Role, rights_of
+from offload.token_rights import Role, rights_of
 
 _log = logging.getLogger("seglog.daemon")
 T = TypeVar("T")

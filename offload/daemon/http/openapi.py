@@ -7,12 +7,12 @@ from collections.abc import Mapping
 from importlib.metadata import version
 from typing import Any, Final
 
-from offload.daemon.http import appends, events, forward, objects, probes, reads, tenants, topics
+from offload.daemon.http import appends, events, forward, objects, probes, reads, tenant_router, topics
 from offload.daemon.http import operations as api
 from offload.daemon.http.stream_operations import STREAM_OPERATIONS
 from offload.operations.command import SHOWN_TYPE, Command, Parameter, schemas
 from offload.operations.results import schemas_of
-from offload.rights import Role
+from offload.token_rights import Role
 
 OPERATIONS: Final[tuple[api.Operation, ...]] = (
     probes.HEALTH,
@@ -20,7 +20,7 @@ OPERATIONS: Final[tuple[api.Operation, ...]] = (
     probes.METRICS,
     probes.OPENAPI,
     events.EVENTS,
-    tenants.TENANTS,
+    tenant_router.TENANTS,
     topics.NAMES,
     topics.BOUNDS,
     reads.READ,

@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from starlette.routing import Route
 
-from offload.rights import Role
+from offload.token_rights import Role
 from seglog.base.values import dataclass
 
 NDJSON: Final = "application/x-ndjson"

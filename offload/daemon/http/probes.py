@@ -14,7 +14,7 @@ from offload.daemon.http.answers import app_of
 from offload.daemon.service import Service
 from offload.daemon.threads import in_threads
 from offload.operations.command import COMMANDS
-from offload.rights import Role, rights_of
+from offload.token_rights import Role, rights_of
 
 HEALTH = api.Operation(
     "GET", "/healthz", "health", None, "probes", "Whether acked records are safe and the log is readable.",

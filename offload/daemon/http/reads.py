@@ -46,14 +46,14 @@ from offload.daemon.http.ranges import STEP_BYTES, open_range
 from offload.daemon.http.read_request import READ_PARAMETERS, Form, RangeQuery, form_of
 from offload.daemon.http.topics import readable
 from offload.daemon.past import PastTopic
-from offload.daemon.places import become_follower
 from offload.daemon.problems import line_of
+from offload.daemon.request_places import become_follower
 from offload.daemon.revocation import keep_open
 from offload.daemon.service import Service
 from offload.daemon.threads import in_threads
 from offload.errors import NoRemote, Stopping
 from offload.replica_topic import ReplicaTopic
-from offload.rights import Role
+from offload.token_rights import Role
 from seglog import Gap, NoSuchTopic, Record, SeglogError, SeqOutOfRange, Topic, Truncated
 from seglog.base.arguments import WHOLE_MAX
 from seglog.base.values import dataclass

@@ -21,7 +21,7 @@ from zstandard import ZstdDecompressor, ZstdError
 
 from offload.daemon.asgi import headers_of
 from offload.daemon.pacing import too_large
-from offload.daemon.places import Place
+from offload.daemon.request_places import Place
 from offload.daemon.service import Service
 from offload.daemon.threads import in_threads
 from offload.errors import BodyBroken, OffloadError, Refused

@@ -1,4 +1,4 @@
-"""The check of the role that a route needs (offload.rights). An operation and a command say their own.
+"""The check of the role that a route needs (offload.token_rights). An operation and a command say their own.
 
 A route whose path has a topic needs the role on that topic. A command needs it on each topic that its arguments name,
 and on all topics if they name none. A command that only reads with its arguments, such as a preview, needs `read`.
@@ -18,7 +18,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from offload.daemon.http.operations import RoledRoute
 from offload.errors import NotAllowed
 from offload.operations.command import Command
-from offload.rights import Rights, Role, rights_of
+from offload.token_rights import Rights, Role, rights_of
 
 _LISTS_TOPICS = "topic/list"
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from offload.daemon.http import operations as api
-from offload.rights import Role
+from offload.token_rights import Role
 
 _PATH = "/streams/{path:path}"
 _WHOLE_MAX = 2**53 - 1

@@ -16,8 +16,8 @@ from offload.daemon.threads import in_threads
 from offload.errors import InvalidOption
 from offload.operations.command import COMMANDS
 from offload.replica_topic import ReplicaTopic
-from offload.rights import Rights, Role, rights_of
 from offload.services.results import Removed
+from offload.token_rights import Rights, Role, rights_of
 from seglog import Topic
 from seglog.base.arguments import WHOLE_MAX
 

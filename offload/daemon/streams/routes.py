@@ -20,8 +20,8 @@ from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
 from offload.daemon.asgi import PREFIX_KEY
-from offload.daemon.places import become_follower
 from offload.daemon.problems import answer_of
+from offload.daemon.request_places import become_follower
 from offload.daemon.service import Service
 from offload.daemon.streams.appends import append
 from offload.daemon.streams.errors import StreamRefused, offset_gone
@@ -43,7 +43,7 @@ from offload.daemon.streams.requests import (
 )
 from offload.daemon.streams.store import Streams
 from offload.daemon.waits import CLIENT_GONE, unless_gone
-from offload.rights import Role, rights_of
+from offload.token_rights import Role, rights_of
 from seglog import SeglogError
 
 _LONG_POLL_S = 20.0

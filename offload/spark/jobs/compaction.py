@@ -8,7 +8,7 @@
 MERGEJOB-1  The plan, the upload and the read-back are those of `seglog compact`. So no past state changes.
 MERGEJOB-2  A volume that a log has written not long ago is left alone: its log merges by itself (`Conflict`).
     A volume that only loads write counts as idle. A log that commits meanwhile loses nothing: a merge is maintenance
-    (`catalog.sync`).
+    (`catalog.updates`).
 MERGEJOB-3  If another commit takes the LSN, the job tries the next LSN. But if the newest state shows a source in
     another way by now, the job gives up the topic, and deletes the objects that it made.
 MERGEJOB-4  Each attempt at a task has a segment id of its own. GC deletes the objects of attempts that were lost.

@@ -26,7 +26,7 @@ from catalog.format import keys
 from catalog.format.commit import SegmentView
 from catalog.format.keys import Key
 from catalog.gc.scrub import check_length
-from catalog.refs.beside_gc import passed_boundary
+from catalog.refs.kept_points import passed_boundary
 from offload import errors as offload_errors
 from offload.read.cold_reader import ColdReader
 from offload.spark.jobs.progress import TASK_BYTES, Directory, in_rounds, job_state

@@ -39,7 +39,7 @@ from seglog.client.requests import (
 )
 from seglog.client.retries import Retries
 from seglog.errors import InvalidArgument
-from seglog.process import closing_after
+from seglog.interrupts import closing_after
 from seglog.values.names import check_topic_name
 from seglog.values.producer import Appended
 from seglog.values.protocols import (

@@ -19,8 +19,8 @@ from catalog.format.small_objects import decode_boundary, decode_ref, encode_bou
 from catalog.gc.roots import read_roots
 from catalog.objects import MemoryStore
 from catalog.objects.wrapped import WrappedStore
-from catalog.refs.beside_gc import begin_closing, close, keep_open
 from catalog.refs.branch import Branches
+from catalog.refs.kept_points import begin_closing, close, keep_open
 from catalog.volume import Volumes
 from tests.catalog.samples import START_MS
 from tests.faults.in_caller import InCaller

@@ -13,10 +13,10 @@ from typing import Any
 import pytest
 
 import seglog
-from offload.daemon.access import Access
+from offload.daemon.credential_files import Access
 from offload.errors import Misuse
-from offload.rights import Role, token_line
 from offload.settings import ServeSettings
+from offload.token_rights import Role, token_line
 from tests.certificates import certificate
 from tests.daemons import ServedDirectory, served
 from tests.waiting import wait_until

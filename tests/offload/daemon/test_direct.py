@@ -16,7 +16,7 @@ from catalog.objects.memory import MemoryStore
 from offload.daemon import http
 from offload.daemon.http import direct
 from offload.daemon.http.answers import answer_error
-from offload.rights import EVERYTHING, RIGHTS_KEY, Grant, Rights, Role
+from offload.token_rights import EVERYTHING, RIGHTS_KEY, Grant, Rights, Role
 from tests.worlds.asgi import BYTES, asked
 from tests.worlds.services import serving
 

@@ -8,7 +8,7 @@ from collections.abc import MutableMapping
 from typing import Any
 
 from offload.daemon.asgi import Receive, Scope, Send
-from offload.daemon.entrance import entrance
+from offload.daemon.request_log import entrance
 from offload.daemon.stopping import StopEvent
 from offload.settings import ServeSettings
 

@@ -13,7 +13,7 @@ from typing import IO, Any
 
 import seglog
 from offload.daemon.events import Events
-from offload.rights import Role, token_line
+from offload.token_rights import Role, token_line
 from tests.daemons import served
 
 

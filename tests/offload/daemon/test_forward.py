@@ -33,7 +33,7 @@ from offload.archive import Archive
 from offload.errors import NameDeleted
 from offload.operations.follow import FollowOptions, Looked, TopicFollowed, follow
 from offload.recovery import Recovered
-from offload.rights import Role, token_line
+from offload.token_rights import Role, token_line
 from tests.answering import Answer, Asked
 from tests.faults.store import CountingStore, Fault, FaultyStore, unreachable
 from tests.offload.replicas import opened, ship, values

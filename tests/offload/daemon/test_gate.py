@@ -6,8 +6,8 @@ import threading
 
 from catalog.format.keys import Key
 from catalog.objects import MemoryStore
-from offload.daemon.gate import Gate, GatedStore, Rate
 from offload.daemon.metrics import Metrics
+from offload.daemon.store_gate import Gate, GatedStore, Rate
 
 A, B = Key("vol/log/A"), Key("vol/segments/B")
 

@@ -13,11 +13,11 @@ from typing import Any
 import pytest
 
 from offload.daemon.clients import for_checked_clients
-from offload.daemon.guard import Guard
 from offload.daemon.metrics import Metrics
-from offload.daemon.places import become_follower
-from offload.rights import parse_tokens
+from offload.daemon.request_limits import Guard
+from offload.daemon.request_places import become_follower
 from offload.settings import ServeSettings
+from offload.token_rights import parse_tokens
 
 Headers = dict[str, str]
 TOKEN = b"secret-of-16-chars"

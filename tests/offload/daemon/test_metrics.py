@@ -17,7 +17,7 @@ import offload
 import seglog
 from catalog import LocalCatalog
 from offload.operations.command import SHOWN_TYPE
-from offload.rights import Role, token_line
+from offload.token_rights import Role, token_line
 from tests.daemons import ServedDirectory, served
 from tests.faults.front import Front, HttpFault
 from tests.waiting import wait_until

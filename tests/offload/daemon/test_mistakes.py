@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import seglog
-from offload.daemon.entrance import Mistakes, is_mistake, title_of
+from offload.daemon.request_log import Mistakes, is_mistake, title_of
 from tests.daemons import served
 from tests.waiting import wait_until
 

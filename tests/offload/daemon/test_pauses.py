@@ -10,9 +10,9 @@ from contextlib import asynccontextmanager, closing
 from pathlib import Path
 from typing import Any
 
-from offload.daemon.guard import Guard
 from offload.daemon.listeners import Kind, Listener
 from offload.daemon.metrics import Metrics
+from offload.daemon.request_limits import Guard
 from offload.daemon.server import event_loop
 from offload.daemon.serving import serve_unix
 from offload.daemon.stopping import StopEvent

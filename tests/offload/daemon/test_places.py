@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from offload.daemon.places import Place, Places, RecentRate
+from offload.daemon.request_places import Place, Places, RecentRate
 from offload.errors import Busy
 from offload.settings import ServeSettings
 

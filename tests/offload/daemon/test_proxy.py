@@ -22,7 +22,7 @@ from catalog.errors import AccessDenied, InvalidObject, NoSuchObject, StoreUnrea
 from catalog.format.keys import Key, pin_key
 from catalog.objects import LocalStore, MemoryStore, ObjectStore
 from catalog.objects.http import HttpStore
-from offload.rights import Role, token_line
+from offload.token_rights import Role, token_line
 from seglog.files.port import OsFiles
 from tests.answering import Answer, Asked
 from tests.faults.store import CountingStore, Fault, FaultyStore, WrappedStore, unreachable

@@ -19,16 +19,16 @@ from catalog.format.keys import Key, boundary_key, commit_key
 from catalog.format.small_objects import encode_boundary
 from catalog.objects import MemoryStore, ObjectStore
 from offload.archive import Archive
-from offload.daemon.access import Access
 from offload.daemon.asgi import App
 from offload.daemon.clients import for_checked_clients
-from offload.daemon.entrance import entrance
-from offload.daemon.guard import Guard
+from offload.daemon.credential_files import Access
 from offload.daemon.http import direct, make_app
+from offload.daemon.request_limits import Guard
+from offload.daemon.request_log import entrance
 from offload.daemon.service import Service
 from offload.replication.replica_follower import epoch_of
-from offload.rights import Role, token_line
 from offload.settings import ServeSettings
+from offload.token_rights import Role, token_line
 from seglog import Log
 from tests.faults.store import CountingStore, Fault, FaultyStore, unreachable
 from tests.offload.daemon.events_of import Event, EventDecoder

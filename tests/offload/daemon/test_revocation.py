@@ -15,16 +15,16 @@ from typing import Any
 import pytest
 
 import seglog
-from offload.daemon.access import Access
 from offload.daemon.asgi import App, Receive, Scope, Send
 from offload.daemon.clients import for_checked_clients
-from offload.daemon.entrance import entrance
-from offload.daemon.guard import Guard
+from offload.daemon.credential_files import Access
 from offload.daemon.http import direct, make_app
+from offload.daemon.request_limits import Guard
+from offload.daemon.request_log import entrance
 from offload.daemon.revocation import keep_open, last_words
 from offload.daemon.service import Service
-from offload.rights import Role, token_line
 from offload.settings import ServeSettings
+from offload.token_rights import Role, token_line
 from tests.daemons import ServedDirectory, served, served_tenants
 from tests.offload.daemon.open_answers import EventStream, LineStream, opened
 from tests.waiting import wait_until

@@ -15,11 +15,11 @@ from offload.daemon import http
 from offload.daemon.http.openapi import OPERATIONS
 from offload.daemon.http.operations import RoledRoute
 from offload.daemon.http.roles import check_command, guarded
-from offload.daemon.http.tenants import make_root_app
+from offload.daemon.http.tenant_router import make_root_app
 from offload.daemon.tenants import Tenants
 from offload.errors import NotAllowed
 from offload.operations.command import COMMANDS
-from offload.rights import RIGHTS_KEY, Grant, Rights, Role
+from offload.token_rights import RIGHTS_KEY, Grant, Rights, Role
 from tests.worlds.services import serving
 
 WEB_READER = Rights("reader", (Grant(Role.READ, ("web", "app-*")),))

@@ -25,8 +25,8 @@ import seglog
 from catalog.errors import StoreUnreachable
 from catalog.objects.memory import MemoryStore
 from catalog.objects.wrapped import WrappedStore
-from offload.daemon.entrance import entrance
 from offload.daemon.listeners import Kind, Listener
+from offload.daemon.request_log import entrance
 from offload.daemon.service import Service
 from offload.daemon.serving import Server, serve_unix
 from offload.daemon.stopping import StopEvent

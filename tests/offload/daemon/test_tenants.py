@@ -22,8 +22,8 @@ import seglog
 from offload.daemon import tenants as tenants_module
 from offload.daemon.service import Service, open_service
 from offload.daemon.tenants import Tenants
-from offload.rights import Role, token_line
 from offload.settings import ServeSettings
+from offload.token_rights import Role, token_line
 from tests.daemons import ServedDirectory, served_tenants
 from tests.waiting import wait_until
 from tests.worlds.tenant_roots import BYTES, append, ask, make, settings

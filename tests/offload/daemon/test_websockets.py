@@ -22,19 +22,19 @@ import uvicorn
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 
-from offload.daemon.access import Access
 from offload.daemon.asgi import Receive, Scope, Send
 from offload.daemon.clients import for_checked_clients
 from offload.daemon.connection import Limits
-from offload.daemon.entrance import entrance
-from offload.daemon.guard import Guard
-from offload.daemon.places import become_follower
+from offload.daemon.credential_files import Access
 from offload.daemon.problems import refuse
+from offload.daemon.request_limits import Guard
+from offload.daemon.request_log import entrance
+from offload.daemon.request_places import become_follower
 from offload.daemon.server import event_loop
 from offload.daemon.service import Service
 from offload.daemon.serving import Server
 from offload.errors import Refused
-from offload.rights import Role, rights_of, token_line
+from offload.token_rights import Role, rights_of, token_line
 from tests.certificates import certificate
 from tests.worlds.services import serving, until
 

@@ -20,7 +20,7 @@ from catalog.objects import MemoryStore
 from offload.archive import Archive
 from offload.operations.commits import commit_text
 from offload.operations.log import log
-from offload.services.erasures import Erasures
+from offload.services.erasure_dates import Erasures
 from offload.settings import CatalogSettings, OffloadSettings
 from seglog import Log, TopicConfig
 from seglog.values.protocols import DeleteArguments

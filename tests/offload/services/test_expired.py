@@ -15,7 +15,7 @@ from offload.archive import Archive
 from offload.replica_topic import ReplicaTopic
 from offload.spark.options import parse_options
 from seglog import Evicted, Gap, Log, LogSettings, Record, TopicConfig
-from seglog.engine.upkeep import InCaller
+from seglog.engine.work_thread import InCaller
 from tests.offload.replicas import opened, values
 from tests.offload.spark.queries import rows_of
 from tests.worlds.clock import HandClock

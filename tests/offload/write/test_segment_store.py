@@ -17,7 +17,7 @@ from catalog.objects.memory import MemoryStore
 from catalog.objects.s3 import S3Store
 from offload.write.segment_store import ObjectSegmentStore, warm_stores
 from seglog import FileCorrupt, LogSettings, WarmStoreFailed
-from seglog.engine.upkeep import InCaller
+from seglog.engine.work_thread import InCaller
 from seglog.tiers.segment_store import Part, SegmentId, SegmentStore
 from tests.worlds.segment_store_suite import (
     test_a_delete_takes_the_whole_segment_and_may_be_repeated,

@@ -21,7 +21,7 @@ from seglog import (
     RecordTooLarge,
     SeqOutOfRange,
 )
-from seglog.engine.upkeep import InCaller
+from seglog.engine.work_thread import InCaller
 from seglog.format.frame import HEADER, LABEL_MAX_BYTES, encode_sync_mark
 from seglog.journal.journal import Journal
 from tests.arguments import refused

@@ -15,7 +15,7 @@ import pytest
 
 import seglog
 from seglog import AppendsHeld, DiskFull, Log, LogSettings, RecordTooLarge
-from seglog.engine.upkeep import InCaller
+from seglog.engine.work_thread import InCaller
 from tests.faults.files import FailingFiles, UnsyncedFiles
 
 _HUGE = 1 << 60

@@ -12,7 +12,7 @@ import pytest
 
 import seglog
 from seglog import DiskFull, Log, LogSettings, TopicConfig
-from seglog.engine.upkeep import InCaller
+from seglog.engine.work_thread import InCaller
 from tests.faults.files import UnsyncedFiles
 from tests.seams.log import engine_of
 from tests.worlds.clock import HandClock

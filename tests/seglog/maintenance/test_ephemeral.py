@@ -13,7 +13,7 @@ import pytest
 import seglog
 from seglog import Evicted, Gap, InvalidSetting, Log, LogSettings, Record, Topic, TopicConfig, TopicFull, aio
 from seglog.engine.entries import EvictEntry
-from seglog.engine.upkeep import InCaller
+from seglog.engine.work_thread import InCaller
 from seglog.format.frame import LOST, read_header
 from seglog.values.deletes import DeleteWhere
 from seglog.writing import append

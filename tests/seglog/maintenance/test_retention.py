@@ -12,7 +12,7 @@ import pytest
 
 import seglog
 from seglog import Evicted, Gap, Log, LogSettings, Record, Retention, TopicConfig, TopicFull
-from seglog.engine.upkeep import InCaller
+from seglog.engine.work_thread import InCaller
 from seglog.maintenance.plan import Retained, due_seq, is_aged, passed_cap
 from seglog.segments.segment import SegmentInfo
 from tests.faults.disk import Moment, SimulatedDisk

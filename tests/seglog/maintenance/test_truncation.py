@@ -308,7 +308,7 @@ def test_a_cut_between_two_looks_of_a_reader(log: Log, monkeypatch: pytest.Monke
     3. The reader takes the lock and finds the records.
     """
     topic = log.topic("t")
-    monkeypatch.setattr("seglog.writing.write.checkpoint_locked", lambda *_: None)
+    monkeypatch.setattr("seglog.writing.changes.checkpoint_locked", lambda *_: None)
 
     def cut_first(*args: Any, **options: Any) -> Any:
         if topic.head_seq == 9:

@@ -26,7 +26,7 @@ from seglog import (
     TopicConfig,
     Truncated,
 )
-from seglog.engine.upkeep import InCaller
+from seglog.engine.work_thread import InCaller
 from seglog.format.frame import HAS_NODE, HAS_TAG, FrameType, encode
 from seglog.segments.batch import FRAME_BATCH_MAX_BYTES
 from tests.array_rows import rows_of, seen

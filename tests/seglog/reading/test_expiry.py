@@ -11,7 +11,7 @@ import pytest
 import seglog
 from catalog.errors import StoreUnreachable
 from seglog import Evicted, Gap, Log, LogSettings, NotTruncatable, Record, Topic, TopicConfig
-from seglog.engine.upkeep import InCaller
+from seglog.engine.work_thread import InCaller
 from seglog.files.port import OsFiles
 from seglog.tiers.segment_store import MemorySegmentStore
 from tests.array_rows import rows_of

@@ -13,7 +13,7 @@ from seglog.files.port import OsFiles
 from seglog.format.frame import DELETED, LOST
 from seglog.format.index import Entry
 from seglog.segments.batch import FRAME_BATCH_MAX_BYTES
-from seglog.segments.few import FEW, FewFrames
+from seglog.segments.checked_frames import FEW, FewFrames
 from seglog.segments.segment import SegmentFiles
 from seglog.values.deletes import NO_DELETES
 from seglog.values.layout import Layout

@@ -9,7 +9,7 @@ import pytest
 import seglog
 from benchmarks.calls import count_calls
 from seglog import LogSettings, TopicConfig
-from seglog.engine.upkeep import InCaller
+from seglog.engine.work_thread import InCaller
 from seglog.segments.segment import SegmentInfo, Sizes
 from tests.seglog.totals import check_totals
 

@@ -11,7 +11,7 @@ import pytest
 
 import seglog
 from seglog import Log, LogSettings, Topic
-from seglog.engine.upkeep import InCaller
+from seglog.engine.work_thread import InCaller
 from seglog.files.port import OsFiles
 from tests.worlds.clock import HandClock
 

@@ -7,7 +7,7 @@ import pytest
 
 import seglog
 from seglog import Files, LogClosed, LogSettings, Misuse, NotADataDirectory, TopicConfig, WarmStoreFailed
-from seglog.engine.upkeep import InCaller
+from seglog.engine.work_thread import InCaller
 from seglog.tiers.segment_store import MemorySegmentStore
 from tests.faults.files import CrashingFiles, Effects, PowerCutFiles, SimulatedCrash, UnsyncedFiles
 from tests.faults.stride import every

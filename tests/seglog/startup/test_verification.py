@@ -12,7 +12,7 @@ import pytest
 
 import seglog
 from seglog import LogSettings, Report
-from seglog.engine.upkeep import InCaller
+from seglog.engine.work_thread import InCaller
 from seglog.errors import DirectoryInUse, FileCorrupt, FormatUnsupported, NotADataDirectory
 from seglog.files.port import OsFiles, ReadOnlyFiles
 from seglog.format.frame import FrameType, encode

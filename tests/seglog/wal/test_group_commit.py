@@ -12,7 +12,7 @@ import pytest
 
 import seglog
 from seglog import ConcurrentModification, Log, LogSettings, TopicConfig, WriterPoisoned
-from seglog.engine.upkeep import InCaller
+from seglog.engine.work_thread import InCaller
 from tests.faults.files import PowerCutFiles, UnsyncedFiles
 from tests.faults.gated_files import GatedFiles
 from tests.seams.limits import Limit, set_limit

@@ -68,7 +68,7 @@ from seglog.writing.append import (
     wake_upkeep,
 )
 
-_logger = logger("seglog.writing.write")
+_logger = logger("seglog.writing.changes")
 
 # This many selective deletes ask for a checkpoint, which puts them into the flags. Until then readers keep an entry for
 # each of their tags and ranges.

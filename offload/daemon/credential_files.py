@@ -22,8 +22,8 @@ from typing import Any
 
 from offload.daemon.revocation import OpenAnswers
 from offload.errors import Misuse
-from offload.rights import Tokens, parse_tokens
 from offload.settings import ServeSettings
+from offload.token_rights import Tokens, parse_tokens
 
 _log = logging.getLogger("seglog.daemon")
 

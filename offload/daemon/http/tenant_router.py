@@ -4,7 +4,7 @@
     host, origin, token        421, 403, 401     each request (offload.daemon.clients)
     tenant                     404               a path /tenants/NAME/..., or a token that is bound to a tenant
     open                       503               a tenant whose directory is not open
-    places, sizes, quotas      429, 413, 507     the guard of the tenant (offload.daemon.guard)
+    places, sizes, quotas      429, 413, 507     the guard of the tenant (offload.daemon.request_limits)
 
     request                    of a bound token                   of another token
     /tenants/NAME/topics/...   its own tenant; else 404           that tenant; 404 without one
@@ -39,7 +39,7 @@ from offload.daemon.problems import refuse
 from offload.daemon.revocation import OpenAnswers
 from offload.daemon.tenants import Tenant, Tenants
 from offload.errors import OffloadError
-from offload.rights import Role, Tokens, rights_of
+from offload.token_rights import Role, Tokens, rights_of
 from seglog.base.errors import Missing, Unavailable
 
 _HINT = "name the tenant: /tenants/NAME/topics/..., or use a token that is bound to it"

@@ -5,7 +5,7 @@
     role of the token      403               TCP, behind the guard, if there is a token file (offload.daemon.http.roles)
     requests under way     429, Retry-After  TCP and Unix; probes and metrics pass even above the limit
     followers              429, Retry-After  TCP and Unix; a route says that its request waits (`become_follower`)
-    bytes of all bodies    429, Retry-After  TCP and Unix (offload.daemon.places)
+    bytes of all bodies    429, Retry-After  TCP and Unix (offload.daemon.request_places)
     requests a second      429, Retry-After  TCP; probes and metrics pass (offload.daemon.quota)
     size of the body       413               TCP and Unix; by the declared length, and again by the bytes that arrive
     pace of the body       408               TCP and Unix; `body_timeout_s` without a byte of the body
@@ -28,13 +28,13 @@ from collections.abc import Callable
 from offload.daemon.asgi import ABORT, STREAM_KEY, App, Headers, Receive, Scope, Send, headers_of
 from offload.daemon.metrics import Metrics
 from offload.daemon.pacing import PacedRequest, too_large
-from offload.daemon.places import Place, Places
 from offload.daemon.problems import refuse
 from offload.daemon.quota import OverRate, Quota
+from offload.daemon.request_places import Place, Places
 from offload.errors import BodyBroken, Busy, Refused
 from offload.operations.command import COMMANDS
-from offload.rights import EVERYTHING, RIGHTS_KEY
 from offload.settings import ServeSettings
+from offload.token_rights import EVERYTHING, RIGHTS_KEY
 
 _log = logging.getLogger("seglog.daemon")
 PROBES = ("/healthz", "/readyz", "/metrics")

@@ -33,14 +33,14 @@ from contextlib import suppress
 from typing import Any, Protocol
 
 from offload.daemon.asgi import App, Receive, Scope, Send, headers_of, over_websocket
-from offload.daemon.guard import PROBES
 from offload.daemon.ids import request_id, tenant_id
 from offload.daemon.problems import error_answer
+from offload.daemon.request_limits import PROBES
 from offload.daemon.revocation import is_revoked, last_words, refusal
 from offload.daemon.stopping import StopEvent
 from offload.errors import Stopping
-from offload.rights import rights_of
 from offload.settings import ServeSettings
+from offload.token_rights import rights_of
 from seglog.base.values import dataclass
 
 _MISTAKES_PER_S = 10

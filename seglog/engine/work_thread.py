@@ -17,7 +17,7 @@ from typing import Any, Protocol, TypeAlias, cast
 
 from seglog.base.ownership import Owned
 from seglog.errors import CalledWithin
-from seglog.process import OwnLock
+from seglog.interrupts import OwnLock
 
 
 class Upkeep(Protocol):
