@@ -63,6 +63,7 @@ class BranchService(Owned):
         """Return how far each branch and its parent have moved since the fork."""
         return self._branches.distances(branches)
 
+    @checked
     def remote_names(self, *, from_proxy: bool = False) -> Sequence[str]:
         """Return the names of all topics and branches in the remote, ascending, deleted branches included.
 

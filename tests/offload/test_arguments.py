@@ -166,6 +166,7 @@ CALLS = {
     "ReplicationService.is_replica": _of_name("replication.is_replica"),
     "StatusService.is_unfinished": _of_name("status.is_unfinished"),
     "HistoryService.bounds": _of_name("history.bounds", {"at": "text"}, at="seq:3"),
+    "BranchService.remote_names": _of("branches.remote_names", {"from_proxy": "bool"}),
     "ReplicationService.await_news": _of_name("replication.await_news", {"wait_s": "whole"}, wait_s=1),
     "ReplicationService.newest": _of_name("replication.newest"),
     "ReplicationService.changed_since": _of_name("replication.changed_since", {"epoch": "whole"}, epoch=1),
