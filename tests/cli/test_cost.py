@@ -104,9 +104,10 @@ def test_the_requests_of_a_daemon_cover_its_last_day() -> None:
 def test_each_request_but_a_delete_and_an_abort_has_a_price() -> None:
     """A store counts a listing with sizes as `list`."""
     methods = {name for name, each in vars(WrappedStore).items() if inspect.isfunction(each) and name[0] != "_"}
+    of_proxies = {"forward", "await_forward", "end_waits", "followed"}
     free = {
         name
-        for name in methods - {"close", "sizes", "forward", "past_cache"}
+        for name in methods - {"close", "sizes", "past_cache", *of_proxies}
         if not S3_STANDARD.requests({name: 1}, 1.0)
     }
     assert free == {"abort_upload", "delete", "delete_many"}

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -32,6 +33,11 @@ def _ship(run: Run, lines: bytes) -> None:
     assert run("offload", "t").code == 0
 
 
+def _let_sleep(patch: pytest.MonkeyPatch, sleep: Callable[[float], None]) -> None:
+    """Let `follow` sleep like this, and no other thread."""
+    patch.setattr("offload.operations.follow.time", SimpleNamespace(sleep=sleep, monotonic=time.monotonic))
+
+
 def _stop_after(monkeypatch: pytest.MonkeyPatch, looks: int) -> None:
     """Let the wait after so many looks be interrupted."""
     waits: Iterator[int] = iter(range(looks - 1))
@@ -40,7 +46,7 @@ def _stop_after(monkeypatch: pytest.MonkeyPatch, looks: int) -> None:
         if next(waits, None) is None:
             raise KeyboardInterrupt
 
-    monkeypatch.setattr("offload.cli.follow.time", SimpleNamespace(sleep=wait))  # not that of Spark's threads
+    _let_sleep(monkeypatch, wait)
 
 
 def test_a_look_makes_the_directory_and_the_next_tells_the_lag(run: Run, remote: str) -> None:
@@ -118,7 +124,7 @@ def test_a_failure_is_shown(run: Run, remote: str, tmp_path: Path, monkeypatch: 
             (tmp_path / "remote").unlink()
             (tmp_path / "away").rename(tmp_path / "remote")
 
-        patch.setattr("offload.cli.follow.time", SimpleNamespace(sleep=mend))
+        _let_sleep(patch, mend)
         back = run("follow", remote, "standby")
     assert back.text == "t: nothing new, at seq 2 (lsn 1), no lag\n"  # it works again
 
