@@ -1,8 +1,8 @@
 """Counts, and least and greatest seqs, of a query or of each of its topics or tags, without a task.
 
 AGG-1  The commit tells the count of a segment that the query reads whole. The index head tells the rest.
-AGG-2  A range of time has chunks at its ends that count in part. They are read and checked here, up to 1 MiB of them.
-    A query with more of them has no answer.
+AGG-2  A range of time has chunks at its ends that count in part. They are read and checked here, up to 4 MiB of them.
+    A query with more of them has no answer, and neither has one that checks nothing (`verify=none`).
 AGG-3  A least or greatest seq reads the index heads of the segments at the ends only, and of those in part.
 COUNTS-1  The index heads tell the tag of each record. If a segment has too many tags to list, there is no answer.
 COUNTS-2  Chunks that count in part are read as for AGG-2.
@@ -28,7 +28,7 @@ from seglog.base.values import dataclass
 
 GROUPING_COLUMNS = ("topic", "tag")
 _MOST_GROUPS = 100_000  # more of them do not belong into one message
-_MOST_READ_BYTES = 1 << 20  # a few GETs, one by one; more of them are for tasks, which read side by side
+MOST_READ_BYTES = 4 << 20  # four whole chunks, one by one; more of them are for tasks, which read side by side
 
 Row = list[str | int | None]
 _Group = tuple[str | None, ...]
@@ -59,12 +59,14 @@ class TopicView:
         return is_free and in_range and conditions.time_filters(view.ref.min_ts_ms, view.ref.max_ts_ms) == ()
 
 
-def aggregate(views: Iterable[TopicView], reader: ColdReader, figures: Sequence[Aggregate]) -> list[int | None] | None:
-    """Return the aggregates over the records of `views`. None if too much has to be read for them."""
+def aggregate(
+    views: Iterable[TopicView], reader: ColdReader, figures: Sequence[Aggregate], most_bytes: int = MOST_READ_BYTES
+) -> list[int | None] | None:
+    """Return the aggregates over the records of `views`. None if more than `most_bytes` have to be read for them."""
     parts = list(views)
     whole_views = [part.view for part in parts if part.is_whole]
     selections: list[Selection] = []
-    for selection in _exact([part for part in parts if not part.is_whole], reader):
+    for selection in _exact([part for part in parts if not part.is_whole], reader, most_bytes):
         if selection is None:
             return None
         selections.append(selection)
@@ -114,14 +116,18 @@ def _ends(view: SegmentView, reader: ColdReader) -> tuple[int, int]:
 
 
 def groups(
-    views: Iterable[TopicView], reader: ColdReader, by: Sequence[str], figures: Sequence[Aggregate]
+    views: Iterable[TopicView],
+    reader: ColdReader,
+    by: Sequence[str],
+    figures: Sequence[Aggregate],
+    most_bytes: int = MOST_READ_BYTES,
 ) -> list[Row] | None:
     """Return a row for each group: its names in the order of `by`, then the aggregates.
 
-    The rows ascend by the names. None if too much has to be read for them, or if there are too many groups.
+    The rows ascend by the names. None as in `aggregate`, and if there are too many groups.
     """
     values: dict[_Group, _Values] = {}
-    for selection in _exact(list(views), reader):
+    for selection in _exact(list(views), reader, most_bytes):
         if selection is None:
             return None
         index = reader.index(selection.view)
@@ -135,9 +141,9 @@ def groups(
     return [[*group, *_chosen(values[group], figures)] for group in sorted(values, key=_place)]
 
 
-def _exact(parts: Sequence[TopicView], reader: ColdReader) -> Iterator[Selection | None]:
+def _exact(parts: Sequence[TopicView], reader: ColdReader, most_bytes: int) -> Iterator[Selection | None]:
     """Yield what the query reads of each segment, with no filter left. None, at the end, if too much has to be read."""
-    left_bytes = _MOST_READ_BYTES
+    left_bytes = most_bytes
     for part, view in zip(parts, reader.indexed(part.view for part in parts), strict=True):
         selection = select(part.topic, view, reader.index(view), part.conditions)
         if selection is None:

@@ -21,7 +21,7 @@ from catalog.volume import Volumes
 from offload.read.chunk_fetcher import in_order
 from offload.read.cold_reader import ColdReader
 from offload.services.expired import expired_before, unexpired
-from offload.spark.aggregates import Aggregate, Row, TopicView, aggregate, groups
+from offload.spark.aggregates import MOST_READ_BYTES, Aggregate, Row, TopicView, aggregate, groups
 from offload.spark.columns import WITHOUT_DATA
 from offload.spark.feed import feed_of
 from offload.spark.loss import check_loss
@@ -122,7 +122,7 @@ class Remote:
         """
         if _are_counted_by_spark(options):
             return None
-        return aggregate(self._views(options, pin, filters), self.reader, figures)
+        return aggregate(self._views(options, pin, filters), self.reader, figures, _readable_bytes(options))
 
     def groups(
         self, options: ReadOptions, pin: Pin, filters: Sequence[Filter], by: Sequence[str], figures: Sequence[Aggregate]
@@ -130,7 +130,7 @@ class Remote:
         """Return the aggregates of each group of rows. None as in `aggregate`. Raises as `plan`."""
         if _are_counted_by_spark(options):
             return None
-        return groups(self._views(options, pin, filters), self.reader, by, figures)
+        return groups(self._views(options, pin, filters), self.reader, by, figures, _readable_bytes(options))
 
     def _feed(self, options: ReadOptions, pin: Pin, query: Query, needs: Needs) -> Plan:
         """Return the tasks of a feed. Its filters stay with Spark, because a removal has nulls that they may test."""
@@ -196,6 +196,11 @@ def _needs(options: ReadOptions, columns: frozenset[str]) -> Needs:
 
 def _are_counted_by_spark(options: ReadOptions) -> bool:
     return options.feed is not None or _needs(options, frozenset()) is Needs.DATA
+
+
+def _readable_bytes(options: ReadOptions) -> int:
+    """Return how much of the data a count may read. That is checked, so it is 0 for a query that checks nothing."""
+    return 0 if options.verify is Verify.NONE else MOST_READ_BYTES
 
 
 def _range_filters(options: ReadOptions, now_ms: int) -> list[Filter]:

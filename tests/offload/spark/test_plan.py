@@ -17,6 +17,7 @@ from catalog.objects.memory import MemoryStore
 from catalog.refs.state_names import Tags
 from catalog.volume import Volumes
 from offload.errors import InvalidOption
+from offload.format.encoder import CHUNK_BYTES
 from offload.spark import plan as plan_module
 from offload.spark.aggregates import Aggregate
 from offload.spark.loss import DataLoss
@@ -312,15 +313,36 @@ def test_a_count_by_time_reads_the_chunks_at_its_ends_and_no_other(url: str, cou
     remote.close()
 
 
-def test_a_count_that_has_to_read_more_than_a_mebibyte_is_left_to_tasks(url: str):
+def test_a_count_between_two_times_reads_two_whole_chunks(url: str):
+    """Chunks are as large as those of a log, and the second one has both ends in it no more."""
+    archive = TopicArchive(url)
+    archive.add([Sample(b"x" * 1000) for _ in range(3000)], block_size=1 << 22, chunk_bytes=CHUNK_BYTES)
+    remote = Remote.open(url)
+    until = Filter("timestamp", Op.LT, ((NOW_MS + 1401) * 1000,))
+    found = remote.aggregate(options_of(url), remote.pin(options_of(url)), [*since(101), until], COUNT)
+    assert found == [2600, 201, 2800]
+    remote.close()
+
+
+def test_a_count_that_has_to_read_much_is_left_to_tasks(url: str):
     archive = TopicArchive(url)
     options = options_of(url)
-    for last_ms, length, answer in ((2, 1 << 19, [1, 3, 3]), (5, 1 << 20, None)):
+    for last_ms, length, answer in ((2, 1 << 21, [1, 3, 3]), (5, 1 << 22, None)):
         samples = [Sample(b"a"), Sample(b"a"), Sample(b"b" * length)]
-        archive.add(samples, block_size=1 << 22, chunk_bytes=1 << 21)
+        archive.add(samples, block_size=1 << 23, chunk_bytes=1 << 23)
         remote = Remote.open(url)
         assert remote.aggregate(options, remote.pin(options), since(last_ms), COUNT) == answer
         remote.close()
+
+
+def test_without_checks_no_record_is_read_for_a_count(url: str):
+    TopicArchive(url).add(numbered(10))
+    options = options_of(url, verify="none")
+    remote = Remote.open(url)
+    assert remote.aggregate(options, remote.pin(options), (), COUNT) == [10, 1, 10]
+    assert remote.aggregate(options, remote.pin(options), since(3), COUNT) is None
+    assert remote.groups(options, remote.pin(options), since(3), ["tag"], COUNT) is None
+    remote.close()
 
 
 def test_an_evicted_topic_fails_a_query_on_another_topic_of_the_same_read(url: str):
