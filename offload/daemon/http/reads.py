@@ -4,8 +4,8 @@
     seglog-next-seq        `from` of the next read, exact also if a filter, `limit` or `max_bytes` left records out. If
                            an answer with a limit passes a MiB, the header is missing: continue after the last record
     seglog-head            the last seq of the topic when the read began
-    seglog-epoch           rises with each truncation; then seqs may mean other records. That of a replica is another
-                           number then (EPOCH-1)
+    seglog-epoch           rises with each truncation; then seqs may mean other records. For a replica, only an answer
+                           to `follow` or `wait_s` has it: its number is another one at another proxy (EPOCH-1)
     seglog-incarnation     the identity of the topic in this directory (`Topic.incarnation`)
     seglog-at              of a past state: a target that means it after later commits, too
     etag                   of a range whose `to` is sealed: a strong validator (RFC 9110, sections 8.8 and 13.1)
@@ -144,7 +144,7 @@ class _Reads:
         topic: Topic | ReplicaTopic | PastTopic = await readable(self._service, request.path_params["topic"])
         if query.at is not None:
             topic = await self._past(topic.name, query.at, query.choice.tag)
-        headers = await in_threads(self._service.local, _headers, topic)
+        headers = await in_threads(self._service.local, _headers, topic, query)
         if request.method == "HEAD":
             return _bounds(topic, headers, form)
         if query.follow:
@@ -274,12 +274,13 @@ class _Answer:
         return replace(query, start=seq, tail=None)
 
 
-def _headers(topic: Topic | ReplicaTopic | PastTopic) -> dict[str, str]:
+def _headers(topic: Topic | ReplicaTopic | PastTopic, query: RangeQuery) -> dict[str, str]:
     """Return the headers of every answer about a topic. The first call in a directory writes its log's id."""
     if isinstance(topic, PastTopic):
         return {"seglog-head": str(topic.head_seq), "seglog-at": topic.at}
     if isinstance(topic, ReplicaTopic):
-        return _place(topic)
+        is_follower = query.follow or query.wait_s
+        return _place(topic) if is_follower else {"seglog-head": str(topic.head_seq)}
     try:
         return {**_place(topic), "seglog-incarnation": topic.incarnation()}
     except NoSuchTopic:

@@ -30,6 +30,9 @@ from offload.replication.replica_follower import epoch_of
 from offload.settings import ServeSettings
 from offload.token_rights import Role, token_line
 from seglog import Log
+from seglog.client.connections import Answer as AnswerHead
+from seglog.client.reading import Reading
+from seglog.client.requests import Asked
 from tests.faults.store import CountingStore, Fault, FaultyStore, unreachable
 from tests.offload.daemon.events_of import Event, EventDecoder
 from tests.offload.replicas import opened, ship
@@ -291,9 +294,26 @@ def test_a_truncation_is_an_event_and_for_lines_an_error(tmp_path: Path, writer:
 
 
 async def _head(proxy: Proxy) -> dict[str, str]:
-    answer = proxy.ask("/topics/t/records?tail=0")
+    answer = proxy.ask("/topics/t/records?from=1&wait_s=1")
     await answer.ended()
     return answer.headers
+
+
+def test_a_read_in_parts_goes_on_at_a_proxy_with_another_number_of_the_epoch(tmp_path: Path, writer: Writer) -> None:
+    async def work() -> None:
+        writer.ship(b"one", b"two")
+        read, epochs = Reading("t", Asked()), set[str]()
+        for directory in ("proxy", "other"):
+            async with proxy_of(tmp_path / directory, writer.store) as proxy:
+                answer = proxy.ask("/topics/t/records")
+                await answer.ended()
+                assert (answer.status, answer.headers["seglog-head"]) == (200, str(len(epochs) + 2))
+                read = read.begun(AnswerHead(answer.status, answer.headers))
+                epochs.add((await _head(proxy))["seglog-epoch"])
+                writer.ship(b"more")
+        assert len(epochs) == 2
+
+    run(work)
 
 
 def test_deletes_leave_records_out_and_an_eviction_is_a_gap(tmp_path: Path, writer: Writer) -> None:
