@@ -507,16 +507,21 @@ class TopicStates(Owned):
             topic = self._log.topic(name)
             return topic.earliest_seq, topic.head_seq, str(wanted)
         fixed = self._fixed(name, wanted)
-        _, first, last = self._range(name, fixed, None, None, at)
+        state, first, last = self._range(name, fixed, None, None, at)
+        if wanted == timeline.Head() and isinstance(state, Snapshot):
+            first, _ = range_to_read(name, state.bounds, self.live_floor(name, state), None)
         return first, last, str(fixed)
 
     def _fixed(self, name: str, wanted: timeline.Target) -> timeline.Target:
         """Return a target that means the same state after later commits, if there is one, or else the target."""
-        if wanted == timeline.Head() or isinstance(wanted, timeline.Named | timeline.Pinned):
+        if isinstance(wanted, timeline.Named | timeline.Pinned):
             return wanted
         pending, point = self.look_up(name, wanted)
-        is_cut = point.seq is not None or not point.lsn or (pending is not None and pending.has(point))
-        return wanted if is_cut else timeline.Lsn(point.lsn, point.vid)
+        if not point.lsn or (pending is not None and pending.has(point)):
+            return wanted
+        # A commit at the fork point of a branch is cut there, and so is its LSN.
+        is_whole = point.seq is None or isinstance(wanted, timeline.Head | timeline.Lsn)
+        return timeline.Lsn(point.lsn, point.vid) if is_whole else wanted
 
     def _wanted(self, at: str | None) -> timeline.Target:
         return timeline.Head() if at is None else self.parse(at)

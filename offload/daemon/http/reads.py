@@ -7,7 +7,8 @@
     seglog-epoch           rises with each truncation; then seqs may mean other records. For a replica, only an answer
                            to `follow` or `wait_s` has it: its number is another one at another proxy (EPOCH-1)
     seglog-incarnation     the identity of the topic in this directory (`Topic.incarnation`)
-    seglog-at              of a past state: a target that means it after later commits, too
+    seglog-at              of a past state: a target that means it after later commits, too. The head of a topic that is
+                           written here has none, so it is refused
     etag                   of a range whose `to` is sealed: a strong validator (RFC 9110, sections 8.8 and 13.1)
 
     part of an ETag                       changes with
@@ -51,7 +52,7 @@ from offload.daemon.request_places import become_follower
 from offload.daemon.revocation import keep_open
 from offload.daemon.service import Service
 from offload.daemon.threads import in_threads
-from offload.errors import NoRemote, Stopping
+from offload.errors import InvalidOption, NoRemote, Stopping
 from offload.replica_topic import ReplicaTopic
 from offload.token_rights import Role
 from seglog import Gap, NoSuchTopic, Record, SeglogError, SeqOutOfRange, Topic, Truncated
@@ -61,7 +62,7 @@ from seglog.base.values import dataclass
 _BYTES_TYPE = "application/octet-stream"
 _log = logging.getLogger("seglog.daemon")
 _ETAG_BYTES = 16
-
+_HEAD = "head"
 
 _RECORD = '{"schema": 1, "kind": "record", "seq": 1, "ts_ms": 1785000000000, "value": "one"}\n'
 _READ_HEADERS = {
@@ -143,7 +144,10 @@ class _Reads:
         form = form_of(request.headers.get("accept"), query)
         topic: Topic | ReplicaTopic | PastTopic = await readable(self._service, request.path_params["topic"])
         if query.at is not None:
-            topic = await self._past(topic.name, query.at, query.choice.tag)
+            past = await self._past(topic.name, query.at, query.choice.tag)
+            if isinstance(topic, Topic) and past.at == _HEAD:
+                raise InvalidOption("at", f"{topic.name} is written here, so its head is no past state: leave out at")
+            topic = past
         headers = await in_threads(self._service.local, _headers, topic, query)
         if request.method == "HEAD":
             return _bounds(topic, headers, form)

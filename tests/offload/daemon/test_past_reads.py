@@ -92,6 +92,27 @@ def test_the_answer_names_the_state_so_that_the_next_page_is_of_the_same(world: 
     assert "seglog-epoch" not in headers  # that of now says nothing of then
 
 
+def test_pages_of_the_head_and_of_a_fork_point_are_of_one_state(tmp_path: Path) -> None:
+    store = MemoryStore()
+    with opened(tmp_path / "writer", store) as (log, archive), proxied(tmp_path / "proxy", store, **QUIET) as proxy:
+        ship(archive, log, "t", b"one", b"two", b"three")
+        archive.restore("t", to="seq:2", name="b")
+        archive.open_for_append("t@b")
+        ship(archive, log, "t@b", b"own")
+        look_at_remote(proxy.service)
+        pages = []
+        for topic, at in (("t", "head"), ("t", "head~0"), ("t@b", "head"), ("t@b", "head~1")):
+            status, headers, lines = get(proxy, f"at={at}&limit=1", topic)
+            assert (status, shown(lines)) == (200, ["one"])
+            pages.append((topic, headers["seglog-at"]))
+        archive.delete("t@b", seqs=[2])
+        archive.truncate("t", 2)
+        ship(archive, log, "t", b"other", b"more")
+        look_at_remote(proxy.service)
+        rest = [shown(get(proxy, f"at={at}&from=2", topic)[2]) for topic, at in pages]
+        assert rest == [["two", "three"], ["two", "three"], ["two", "own"], ["two"]]
+
+
 @pytest.mark.parametrize(
     ("query", "status", "title"),
     [
@@ -130,8 +151,11 @@ def test_a_topic_of_the_daemon_with_records_that_no_commit_has(tmp_path: Path) -
         archive.offload("t")
         time.sleep(0.002)
         topic.append([b"three", b"four"], tag="b")
-        for at in ("seq:3", "lsn:1", "head", "head~1"):
+        for at in ("seq:3", "lsn:1", "head~1"):
             assert shown(get(proxy, f"at={at}")[2]) == [value.decode() for value in values(archive, "t", at=at)]
+        for at in ("head", "head~0"):
+            status, _, [report] = get(proxy, f"at={at}")
+            assert (status, report["title"], "leave out at" in report["detail"]) == (400, "InvalidOption", True)
         assert shown(get(proxy, "at=seq:3&tag=b")[2]) == ["three"]
         second = next(topic.read(2))
         assert isinstance(second, seglog.Record)
