@@ -10,7 +10,8 @@ EPOCH-1  While a replica has one epoch, each seq means the same record. A commit
 EPOCH-2  A client of another LSN gets the lowest seq that a truncation since then took. If the commits since then are
     here, that is exact. Otherwise the segments of both states decide: from the first seq that lies in another segment,
     records may be others. Without the state of that LSN, the seq is 1.
-EPOCH-3  A follower never moves back. A client of a later LSN, as another proxy may know it, has to ask again.
+EPOCH-3  A follower never moves back. A client of a later LSN, or of a seq after the head, as another proxy may know
+    them, has to ask again.
 EPOCH-4  Each change of the name's handle wakes the followers: a sync, a takeover, and a deletion of the name. So a
     follower that waits looks at nothing in intervals.
 """
@@ -100,12 +101,7 @@ class Epochs:
         if not 0 <= lsn < 1 << _LSN_BITS:
             return now, 1
         if lsn > newest.lsn:
-            url = self._context.store.url
-            raise StoreUnreachable.told(
-                f"this daemon knows {name} up to lsn {newest.lsn}, and the client knows lsn {lsn}",
-                "send the request again in some seconds",
-                {"url": url, "cause": "it is behind"},
-            )
+            raise self._behind(name, f"lsn {newest.lsn}", f"lsn {lsn}")
         exact = self._truncated(newest.vid, lsn, newest.lsn)
         if exact is not None:
             return now, min(exact, default=None)
@@ -117,7 +113,8 @@ class Epochs:
     def follower(self, name: str, start: int | None, *, gaps: bool, epoch: int | None) -> ReplicaFollower:
         """Return a follower that begins at `start`, or with the first record that is not lost.
 
-        Raises `Truncated` if records below `start` are others than in `epoch`, and `SeqOutOfRange`.
+        Raises `Truncated` if records below `start` are others than in `epoch`, and `SeqOutOfRange`. If a client of
+        `epoch` has records after the head, raises `StoreUnreachable` (EPOCH-3).
         """
         while True:
             now, cut = self.changed_since(name, epoch) if epoch is not None else (self.newest(name)[0], None)
@@ -129,9 +126,18 @@ class Epochs:
         bounds = snapshot.bounds
         if start is None:
             start = max(bounds.first_seq, self.live_floor(name, snapshot))
+        if epoch is not None and start > bounds.head_seq + 1:
+            raise self._behind(name, f"seq {bounds.head_seq}", f"seq {start - 1}")
         if not 1 <= start <= bounds.head_seq + 1:
             raise SeqOutOfRange(name, start, 1, bounds.head_seq)
         return ReplicaFollower(self, self._context.reader, name, start, now, gaps=gaps)
+
+    def _behind(self, name: str, known_here: str, known_there: str) -> StoreUnreachable:
+        return StoreUnreachable.told(
+            f"this daemon knows {name} up to {known_here}, and the client knows {known_there}",
+            "send the request again in some seconds",
+            {"url": self._context.store.url, "cause": "it is behind"},
+        )
 
     def _cut(self, before: Snapshot, after: Snapshot) -> int | None:
         exact = self._truncated(before.vid, before.lsn, after.lsn) if before.vid == after.vid else None

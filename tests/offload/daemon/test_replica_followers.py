@@ -509,5 +509,13 @@ def test_a_client_that_knows_more_than_the_proxy_asks_again_and_gets_nothing_old
             late.look()
             again = await late.follow(Last_Event_ID=last.id)
             assert told(await again.events(1)) == records("next")
+            ahead = f"{(await _head(late))['seglog-epoch']}-5"  # the epoch began before record 5
+            refused = await late.follow(Last_Event_ID=ahead)
+            assert (refused.status, "retry-after" in refused.headers) == (503, True)
+            assert (await late.follow("from=6")).status == 404
+            writer.ship(b"five", b"six")
+            late.look()
+            again = await late.follow(Last_Event_ID=ahead)
+            assert told(await again.events(1)) == records("six")
 
     run(work)
