@@ -285,7 +285,8 @@ class LocalCatalog(Connected):
         self._path = path
         self._versions: dict[str, int] = {}
         self._numbers = itertools.count(1)
-        self._waiters: dict[str, list[Callable[[], None]]] = {}
+        self._waiters: dict[str, set[Callable[[], None]]] = {}
+        self._changes_lock = threading.Lock()  # of both; no thread waits for the file, or for `_lock`, while it has it
         self._copy = copy_aside(path) if read_only else None
         if self._copy is not None:
             path = Path(self._copy.name, path.name)
@@ -381,8 +382,7 @@ class LocalCatalog(Connected):
     def delete_handle(self, name: str) -> None:
         with self._transaction() as run:
             run.execute("DELETE FROM handles WHERE name = ?", (name,))
-            self._versions.pop(name, None)
-            self._wake(name)
+            self._changed(name)
 
     @checked
     def attempts(self, name: str | None = None) -> tuple[Attempt, ...]:
@@ -413,29 +413,29 @@ class LocalCatalog(Connected):
     def await_change(self, name: str, version: int, waiter: Callable[[], None]) -> bool:
         """Register `waiter`, unless the name has another version by now. Return whether it was registered.
 
-        The next change of the name calls it once, in any thread. It must neither block nor raise.
+        The next change of the name calls it once, in any thread, however often it was registered. It must neither block
+        nor raise.
         """
-        with self._lock:
+        with self._changes_lock:
             if self._versions.get(name, 0) != version:
                 return False
-            self._waiters.setdefault(name, []).append(waiter)
+            self._waiters.setdefault(name, set()).add(waiter)
             return True
 
     def forget_waiter(self, name: str, waiter: Callable[[], None]) -> None:
-        with self._lock:
-            waiters = self._waiters.get(name, [])
-            if waiter in waiters:
-                waiters.remove(waiter)
+        """Forget a waiter, if it is registered. Never waits for a transaction."""
+        with self._changes_lock:
+            waiters = self._waiters.get(name, set())
+            waiters.discard(waiter)
             if not waiters:
                 self._waiters.pop(name, None)
 
     def _changed(self, name: str) -> None:
-        self._versions[name] = next(self._numbers)
-        self._wake(name)
-
-    def _wake(self, name: str) -> None:
-        # A waiter that looks at once waits for the lock, and so for the end of this transaction.
-        for waiter in self._waiters.pop(name, ()):
+        with self._changes_lock:
+            self._versions[name] = next(self._numbers)
+            waiters = self._waiters.pop(name, ())
+        # A waiter that looks at once waits for `_lock`, and so for the end of this transaction.
+        for waiter in waiters:
             waiter()
 
     def _forget_attempt(self, run: sqlite3.Connection, sid: Sid) -> None:

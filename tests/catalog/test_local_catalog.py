@@ -9,6 +9,7 @@ import sqlite3
 import stat
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -64,6 +65,47 @@ def test_attempts_are_kept_whole_and_replaced_by_sid(local: LocalCatalog) -> Non
     local.delete_attempt(ATTEMPT.sid)
     local.delete_attempt(ATTEMPT.sid)
     assert local.attempts() == (FULL,)
+
+
+def test_a_change_wakes_each_waiter_once_also_a_deletion_of_a_name_that_never_changed(
+    local: LocalCatalog, path: Path
+) -> None:
+    local.save(handle=HANDLE)
+    woken: list[int] = []
+
+    def wake() -> None:
+        woken.append(1)
+
+    with LocalCatalog(path) as fresh:
+        before = fresh.versions.get(HANDLE.name, 0)
+        fresh.delete_handle(HANDLE.name)
+        assert not fresh.await_change(HANDLE.name, before, wake)
+    version = local.versions[HANDLE.name]
+    assert all(local.await_change(HANDLE.name, version, wake) for _ in range(3))
+    local.save(handle=HANDLE)
+    assert woken == [1]
+    version = local.versions[HANDLE.name]
+    assert all(local.await_change(HANDLE.name, version, wake) for _ in range(3))
+    local.forget_waiter(HANDLE.name, wake)
+    local.delete_handle(HANDLE.name)
+    assert woken == [1]
+
+
+def test_waiters_come_and_go_while_a_transaction_runs(local: LocalCatalog) -> None:
+    is_inside, may_end = threading.Event(), threading.Event()
+
+    def stay() -> None:
+        is_inside.set()
+        may_end.wait(1)
+
+    assert local.await_change(HANDLE.name, 0, stay)
+    with ThreadPoolExecutor() as pool:
+        saved = pool.submit(local.save, handle=HANDLE)
+        assert is_inside.wait(5)
+        assert local.await_change("other", 0, stay)
+        local.forget_waiter("other", stay)
+        assert not saved.done()
+        may_end.set()
 
 
 def test_the_cache_of_commits_is_by_volume_and_lsn(local: LocalCatalog) -> None:
