@@ -130,7 +130,7 @@ class Epochs:
             raise self._behind(name, f"seq {bounds.head_seq}", f"seq {start - 1}")
         if not 1 <= start <= bounds.head_seq + 1:
             raise SeqOutOfRange(name, start, 1, bounds.head_seq)
-        return ReplicaFollower(self, self._context.reader, name, start, now, gaps=gaps)
+        return ReplicaFollower(self, self._context.reader, name, start, now, bounds.head_seq, gaps=gaps)
 
     def _behind(self, name: str, known_here: str, known_there: str) -> StoreUnreachable:
         return StoreUnreachable.told(
@@ -155,11 +155,14 @@ class Epochs:
 class ReplicaFollower:
     """The position of a reader in a replica, as `seglog.reading.follow.Follower` is that in a topic of the log.
 
-    `read_epoch` has the LSN at which the last items were read.
+    `read_epoch` has the LSN at which the last items were read, and `head_seq` is the head of the state it began with.
     """
 
-    def __init__(self, epochs: Epochs, reader: ColdReader, name: str, seq: int, epoch: int, *, gaps: bool) -> None:
+    def __init__(
+        self, epochs: Epochs, reader: ColdReader, name: str, seq: int, epoch: int, head_seq: int, *, gaps: bool
+    ) -> None:
         self.seq = seq
+        self.head_seq = head_seq
         self.epoch = self.read_epoch = epoch
         self._epochs = epochs
         self._reader = reader

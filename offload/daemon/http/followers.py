@@ -172,7 +172,8 @@ def _begun(
         return _continued(topic, last.epoch, last.seq + 1, query)
     follower: Follower | ReplicaFollower = topic.inner.follower(query.start, gaps=query.gaps)
     if query.tail is not None:
-        follower.seq = max(follower.seq, topic.head_seq - query.tail + 1)
+        head_seq = follower.head_seq if isinstance(follower, ReplicaFollower) else topic.head_seq
+        follower.seq = max(follower.seq, head_seq - query.tail + 1)
     return follower, None
 
 

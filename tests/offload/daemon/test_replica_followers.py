@@ -23,9 +23,12 @@ from offload.daemon.asgi import App
 from offload.daemon.clients import for_checked_clients
 from offload.daemon.credential_files import Access
 from offload.daemon.http import direct, make_app
+from offload.daemon.http.followers import follow
+from offload.daemon.http.read_request import Choice, Form, RangeQuery
 from offload.daemon.request_limits import Guard
 from offload.daemon.request_log import entrance
 from offload.daemon.service import Service
+from offload.replica_topic import ReplicaTopic
 from offload.replication.replica_follower import epoch_of
 from offload.settings import ServeSettings
 from offload.token_rights import Role, token_line
@@ -312,6 +315,26 @@ def test_a_read_in_parts_goes_on_at_a_proxy_with_another_number_of_the_epoch(tmp
                 epochs.add((await _head(proxy))["seglog-epoch"])
                 writer.ship(b"more")
         assert len(epochs) == 2
+
+    run(work)
+
+
+def test_the_tail_is_that_of_the_state_in_which_the_follower_begins(tmp_path: Path, writer: Writer) -> None:
+    async def work() -> None:
+        writer.ship(b"one", b"two", b"three")
+        async with proxy_of(tmp_path / "proxy", writer.store) as proxy:
+            assert proxy.service.archive is not None
+            topic = ReplicaTopic(proxy.service.archive, "t")
+            writer.truncate(2)
+            proxy.look()
+            query = RangeQuery(None, None, 0, None, Choice(), 2, None, gaps=False, follow=True, wait_s=0)
+            answer = follow(proxy.service, topic, query, Form.LINES, None)
+            assert await anext(answer) == b""  # it waits for the record after the head
+            writer.ship(b"other", b"more")
+            proxy.look()
+            async with asyncio.timeout(10):
+                lines = b"".join([piece async for piece in answer]).splitlines()
+            assert [json.loads(line)["value"] for line in lines] == ["other", "more"]
 
     run(work)
 
