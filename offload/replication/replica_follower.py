@@ -6,7 +6,8 @@ The LSN of an epoch is the one with which it began here. The id of an event has 
 Both say the same to a client that comes again: its records are those of that LSN.
 
 EPOCH-1  While a replica has one epoch, each seq means the same record. A commit that truncates, or another volume under
-    the name, begins the next one.
+    the name, begins the next one. The 64 names that were used last keep their epochs; the epochs of any other name
+    begin again at its next use, as after a restart.
 EPOCH-2  A client of another LSN gets the lowest seq that a truncation since then took. If the commits since then are
     here, that is exact. Otherwise the segments of both states decide: from the first seq that lies in another segment,
     records may be others. Without the state of that LSN, the seq is 1.
@@ -35,6 +36,7 @@ _LSN_BITS = 32
 _VOLUME_BITS = 21  # so that an epoch is a whole number in JavaScript, too
 _MOST_COMMITS = 1024
 _FORMER = 4
+_MOST_NAMES = 64
 
 
 class Epochs:
@@ -69,21 +71,25 @@ class Epochs:
                 self._newest.pop(name, None)
             raise Stopping if self._context.log.has_topic(name) else NoSuchTopic(name)
         found = self._state(name)
-        with self._lock:
-            states = self._newest.setdefault(name, {})
-            if not states:
-                states[epoch_of(found.vid, found.lsn)] = found
-            [*_, (epoch, known)] = states.items()
+        while True:
+            with self._lock:
+                states = self._newest.pop(name, None) or {epoch_of(found.vid, found.lsn): found}
+                self._newest[name] = states  # the last one in use
+                if len(self._newest) > _MOST_NAMES:
+                    del self._newest[next(iter(self._newest))]
+                [*_, (epoch, known)] = states.items()
             if found.vid == known.vid and found.lsn <= known.lsn:
                 return epoch, known
-            if self._cut(known, found) is None:
+            is_cut = self._cut(known, found) is not None
+            with self._lock:
+                if self._newest.get(name) is not states or states.get(epoch) is not known or [*states][-1] != epoch:
+                    continue  # another thread took a state in, or the name has gone
+                if is_cut:
+                    epoch = epoch_of(found.vid, found.lsn)
                 states[epoch] = found
+                for former in list(states)[:-_FORMER]:
+                    del states[former]
                 return epoch, found
-            epoch = epoch_of(found.vid, found.lsn)
-            states[epoch] = found
-            for former in list(states)[:-_FORMER]:
-                del states[former]
-            return epoch, found
 
     def changed_since(self, name: str, epoch: int) -> tuple[int, int | None]:
         """Return the epoch of now, and the lowest seq that may mean another record than in `epoch`, or None (EPOCH-2).

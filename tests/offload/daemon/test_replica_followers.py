@@ -6,14 +6,16 @@ import asyncio
 import json
 import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, MutableMapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from catalog import Vid, Volumes, make_checkpoint
+from catalog import Snapshot, Vid, Volumes, make_checkpoint
 from catalog.format.control import Boundary
 from catalog.format.keys import Key, boundary_key, commit_key
 from catalog.format.small_objects import encode_boundary
@@ -29,7 +31,7 @@ from offload.daemon.request_limits import Guard
 from offload.daemon.request_log import entrance
 from offload.daemon.service import Service
 from offload.replica_topic import ReplicaTopic
-from offload.replication.replica_follower import epoch_of
+from offload.replication.replica_follower import Epochs, epoch_of
 from offload.settings import ServeSettings
 from offload.token_rights import Role, token_line
 from seglog import Log
@@ -337,6 +339,57 @@ def test_the_tail_is_that_of_the_state_in_which_the_follower_begins(tmp_path: Pa
             assert [json.loads(line)["value"] for line in lines] == ["other", "more"]
 
     run(work)
+
+
+class Cut:
+    """The epochs of names whose states the test gives. Commits are looked up in `looked`, and none is here."""
+
+    def __init__(self, first: Snapshot) -> None:
+        self.first = first
+        self.states: dict[str, Snapshot] = {}
+        self.looked: Callable[[], object] = lambda: None
+        local = SimpleNamespace(has_commits=lambda *_: bool(self.looked()) and False)
+        replicas: Any = SimpleNamespace(is_replica=lambda _: True)
+        context: Any = SimpleNamespace(local=local)
+        self.epochs = Epochs(context, replicas, self.states.__getitem__, lambda *_: 1)
+
+    def newest(self, name: str, lsn: int) -> int:
+        """Return the LSN at which the epoch begins in which the newest state of the name is."""
+        self.states[name] = replace(self.first, lsn=lsn)
+        return self.epochs.newest(name)[0] - epoch_of(self.first.vid, 0)
+
+
+def test_the_names_that_were_used_last_keep_their_epochs(writer: Writer) -> None:
+    writer.ship(b"one")
+    cut = Cut(writer.archive.history.snapshot("t"))
+    assert [cut.newest(name, 1) for name in ("kept", "left")] == [1, 1]
+    for number in range(63):
+        cut.newest(f"other-{number}", 1)
+        assert cut.newest("kept", number + 2) == 1
+    assert cut.newest("left", 2) == 2  # the epoch that it had is forgotten
+
+
+def test_a_look_at_the_commits_of_one_name_holds_up_no_other_name(writer: Writer) -> None:
+    writer.ship(b"one")
+    cut = Cut(writer.archive.history.snapshot("t"))
+    assert cut.newest("slow", 1) == 1
+    is_inside, may_end = threading.Event(), threading.Event()
+
+    def look() -> None:
+        is_inside.set()
+        may_end.wait(1)
+
+    cut.looked = look
+    with ThreadPoolExecutor() as pool:
+        slow = pool.submit(cut.newest, "slow", 2)
+        assert is_inside.wait(5)
+        assert cut.newest("other", 1) == 1
+        cut.looked = lambda: None
+        assert cut.newest("slow", 3) == 1
+        assert not slow.done()
+        may_end.set()
+        assert slow.result() == 1
+    assert cut.epochs.newest("slow")[1].lsn == 3  # what the faster one took in stays
 
 
 def test_deletes_leave_records_out_and_an_eviction_is_a_gap(tmp_path: Path, writer: Writer) -> None:
