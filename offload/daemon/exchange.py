@@ -1,7 +1,7 @@
 """One request of a connection and its answer, as ASGI has them.
 
     an answer                          on the wire
-    with a length                      its head and the first piece of its body, in one write
+    with a length                      its head and the first piece of its body, in one write if that piece is short
     without a length                   its head at once, and then chunks
     to HTTP/1.0, without a length      its head, its body, and the end of the connection
     to HEAD, or 204 or 304             its head alone
@@ -174,7 +174,9 @@ class Exchange:
 
     def _write(self, body: bytes) -> None:
         head, self._head = self._head, b""
-        if len(body) > _LONG_BYTES:  # a copy of it costs more than a list
-            self._transport.writelines((head, body))
+        if len(body) > _LONG_BYTES:  # a copy costs more than a second write, and some `writelines` pause no writer
+            if head:
+                self._transport.write(head)
+            self._transport.write(body)
         elif head or body:
             self._transport.write(head + body)
