@@ -12,10 +12,10 @@
 STANDBY-1  No failure is silent, and none ends the command: it is a result, and the next look comes after a back-off. A
     store that does not answer stops the look. Another failure of a topic holds up no other topic.
 STANDBY-2  A topic that this directory writes stays as it is: to push is not to follow.
-STANDBY-4  If the remote is a proxy, and the directory follows few topics, a thread waits for the news of each, and the
-    next look comes at once. Without news it comes after four intervals. A look that failed, or that woke for nothing,
-    is followed by a whole interval.
 STANDBY-3  With `once` there is one look, and its last failure is the error of the command.
+STANDBY-4  If the remote is a proxy, and the directory follows few topics, a thread waits for the news of each, and the
+    next look comes at once. Without news it comes after four intervals, and the threads wait until then. A look that
+    failed, or that woke for nothing, is followed by a whole interval.
 """
 
 from __future__ import annotations
@@ -281,25 +281,36 @@ class _News:
     def __init__(self, archive: Archive) -> None:
         self.was_heard = False
         self._archive = archive
+        self._lock = threading.Lock()
         self._waits: dict[str, threading.Thread] = {}
+        self._end_s = 0.0  # of the monotonic clock, when the newest call of `hear` is over
         self._heard = threading.Event()
 
     def hear(self, names: list[str], most_s: float) -> bool:
         """Wait for news of one of the names, and for `most_s` at most. Return whether some came, or a wait failed."""
-        for name in names:
-            if name not in self._waits or not self._waits[name].is_alive():
-                self._waits[name] = threading.Thread(target=self._wait, args=(name, math.ceil(most_s)), daemon=True)
-                self._waits[name].start()
+        with self._lock:
+            self._end_s = time.monotonic() + most_s
+            for name in names:
+                if name not in self._waits or not self._waits[name].is_alive():
+                    self._waits[name] = threading.Thread(target=self._wait, args=(name,), daemon=True)
+                    self._waits[name].start()
         self.was_heard = self._heard.wait(most_s)
         self._heard.clear()
         return self.was_heard
 
-    def _wait(self, name: str, most_s: int) -> None:
-        has_news: bool | None = None
-        with suppress(seglog.SeglogError):  # the next look meets it, too, and tells
-            has_news = self._archive.replication.await_news(name, min(most_s, _WAIT_S))
-        if has_news is not False:
-            self._heard.set()
+    def _wait(self, name: str) -> None:
+        """Wait again and again, until there is news, a wait fails, or nobody hears any more."""
+        while True:
+            wait_s, has_news = min(max(1, math.ceil(self._end_s - time.monotonic())), _WAIT_S), None
+            with suppress(seglog.SeglogError):  # the next look meets it, too, and tells
+                has_news = self._archive.replication.await_news(name, wait_s)
+            with self._lock:
+                if has_news is False and time.monotonic() < self._end_s:
+                    continue
+                del self._waits[name]  # so that `hear` begins another
+            if has_news is not False:
+                self._heard.set()
+            return
 
 
 def _followed(synced: Synced, place: _Place, now_at: tuple[int, Moment | None]) -> TopicFollowed:

@@ -699,6 +699,27 @@ def test_follow_hears_of_a_commit_at_once_and_looks_seldom_without_one(tmp_path:
     assert time.monotonic() - begin < 15
 
 
+def test_follow_waits_again_after_each_wait_without_news(tmp_path: Path, synced: Synced) -> None:
+    asked = list[int]()
+
+    class Short(HttpStore):
+        def await_forward(self, name: str, since: int, wait_s: int) -> Forward | None:
+            asked.append(wait_s)
+            if len(asked) == 4:
+                raise StoreUnreachable(self.url, f"it tells nothing of {name}")
+            time.sleep(0.01)
+            return Forward(vid, since, 0)
+
+    vid = _volume(tmp_path, synced.store)
+    store = Short(synced.proxy.url, attempts=1)
+    found = follow(tmp_path / "standby", synced.proxy.url, FollowOptions(interval_s=2), store=store)
+    begin = time.monotonic()
+    assert [type(each) for each in islice(found, 4)] == [Recovered, Looked, TopicFollowed, Looked]
+    assert time.monotonic() - begin < 5
+    assert asked == [8, 8, 8, 8]
+    found.close()  # type: ignore[attr-defined]
+
+
 @pytest.mark.parametrize("is_lying", [False, True])
 def test_a_wait_that_fails_and_news_that_move_nothing_leave_the_replica_to_its_interval(
     tmp_path: Path, synced: Synced, is_lying: bool
