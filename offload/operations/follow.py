@@ -179,7 +179,8 @@ class Follower:
             names = self._archive.branches.remote_names(from_proxy=self._looks > 0)
             self._looks = 0
             self._listed |= {*names}
-            self._names = sorted({*names, *self._archive.replication.replicas()})
+            failed = filter(None, self._retries)  # the proxy may not know a name whose first sync failed
+            self._names = sorted({*names, *self._archive.replication.replicas(), *failed})
         self._looks += 1
 
     def _look_at_all(self) -> Iterator[Recovered | TopicFollowed | TopicUnfollowed | LookFailed]:
@@ -202,6 +203,7 @@ class Follower:
             look = self._newest(name)
         except (NoSuchTopic, NoSuchBranch):
             self._names.remove(name)
+            self._retries.pop(name, None)
             return
         except _STORE_IS_AWAY:
             raise

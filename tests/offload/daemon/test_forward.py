@@ -25,7 +25,7 @@ from catalog.format.encoding import decode_commit, decode_views, encode_views, w
 from catalog.format.keys import Key, boundary_key, commit_key
 from catalog.format.small_objects import encode_boundary
 from catalog.objects import MemoryStore
-from catalog.objects.base import Forward
+from catalog.objects.base import Forward, WithETag
 from catalog.objects.http import HttpStore
 from catalog.objects.wrapped import T, WrappedStore
 from catalog.snapshot import checkpoint_of
@@ -384,6 +384,34 @@ def test_a_follower_asks_the_proxy_for_new_names_and_the_store_gets_no_request(t
         look_at_remote(proxy.service)
         named = [next(looks) for _ in range(30)]
         assert [found.topic for found in named if isinstance(found, Recovered)] == ["new"]
+
+
+def test_a_name_that_failed_and_that_the_proxy_does_not_know_is_tried_again(tmp_path: Path, synced: Synced) -> None:
+    class Unripe(HttpStore):
+        is_broken = True
+
+        def get_with_etag(self, key: Key) -> WithETag:
+            if self.is_broken and key in damaged:
+                raise InvalidObject(key, "it is damaged")
+            return super().get_with_etag(key)
+
+    with opened(tmp_path / "writer", synced.store) as (log, archive):
+        ship(archive, log, "new", b"one")
+        damaged = {commit_key(archive.history.snapshot("new").vid, 1)}
+    store = Unripe(synced.proxy.url, attempts=1)
+    found = follow(tmp_path / "standby", synced.proxy.url, FollowOptions(wait=lambda _: None), store=store)
+    looks = list[object]()
+    while len(looks) < 14:  # up to the second search
+        each = next(found)
+        assert not isinstance(each, Recovered | TopicFollowed) or each.topic == "t"
+        looks += [each] if isinstance(each, Looked) else []
+    store.is_broken = False
+    begin = time.monotonic()
+    while time.monotonic() - begin < 5 and not isinstance(each, Recovered):
+        each = next(found)
+    assert isinstance(each, Recovered)
+    assert each.topic == "new"
+    found.close()  # type: ignore[attr-defined]
 
 
 # ---------------------------------------------------------------- what a proxy says, and what the bucket has
