@@ -234,8 +234,8 @@ class BehindProxy(ObjectStore, Protocol):
         """Return what follows the LSN `since` of a topic or branch; None if the proxy does not know the name."""
         ...
 
-    def await_forward(self, name: str, since: int, wait_s: int) -> Forward | None:
-        """Return the same once there is news, or after `wait_s` seconds. Makes one try."""
+    def await_forward(self, name: str, vid: Vid, since: int, wait_s: int) -> Forward | None:
+        """Return the same once there is news, or a volume but `vid`, or after `wait_s` seconds. Makes one try."""
         ...
 
     def end_waits(self) -> None:

@@ -167,8 +167,8 @@ class HttpStore(WrappedStore):
     def forward(self, name: str, since: int) -> Forward | None:
         return self._forward(name, f"since={since}", self._pool)
 
-    def await_forward(self, name: str, since: int, wait_s: int) -> Forward | None:
-        return self._forward(name, f"since={since}&wait_s={wait_s}", self._waits)
+    def await_forward(self, name: str, vid: Vid, since: int, wait_s: int) -> Forward | None:
+        return self._forward(name, f"since={since}&vid={vid}&wait_s={wait_s}", self._waits)
 
     def end_waits(self) -> None:
         self._is_over.set()

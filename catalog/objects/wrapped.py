@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TypeVar
 
 from catalog.errors import StoreUnreachable
+from catalog.format.ids import Vid
 from catalog.format.keys import Key
 from catalog.objects.base import (
     Forward,
@@ -56,9 +57,9 @@ class WrappedStore(ABC):
         inner = self.inner
         return self._call("get", name, lambda: inner.forward(name, since)) if is_behind_proxy(inner) else None
 
-    def await_forward(self, name: str, since: int, wait_s: int) -> Forward | None:
+    def await_forward(self, name: str, vid: Vid, since: int, wait_s: int) -> Forward | None:
         # Not through `_call`: a wait says nothing about the time that a request takes.
-        return self.inner.await_forward(name, since, wait_s) if is_behind_proxy(self.inner) else None
+        return self.inner.await_forward(name, vid, since, wait_s) if is_behind_proxy(self.inner) else None
 
     def end_waits(self) -> None:
         if is_behind_proxy(self.inner):

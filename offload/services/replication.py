@@ -149,7 +149,7 @@ class ReplicationService(Owned):
         handle, store = self._context.handles.find(name), self._context.store
         if handle is None or not is_behind_proxy(store) or not self._replicas.is_replica(name):
             return None
-        found = store.await_forward(name, handle.lsn, wait_s)
+        found = store.await_forward(name, handle.vid, handle.lsn, wait_s)
         return None if found is None else found.vid != handle.vid or found.lsn > handle.lsn
 
     def end_waits(self) -> None:

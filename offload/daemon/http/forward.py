@@ -4,6 +4,7 @@ FORWARD-1  The answer is what this daemon knows. Its own sync asks the store onc
     `sync_interval_s`. While that fails, followers get its error, and not the word that there is no news.
 FORWARD-2  A client that waits holds no thread. Each second, or each check interval, one task looks at the topic for all
     of them, also for commits that this daemon itself makes. It ends after a minute, and so may a wait that began later.
+    A client whose volume is another one gets its answer at once: LSNs of two volumes say nothing of each other.
 FORWARD-3  Another directory may have taken over a topic that this daemon writes. So the daemon looks at such a topic as
     at those that it follows, as long as followers ask for it. Without a look of late, and once another one writes the
     topic, followers get the answer for an absent name, and read the objects.
@@ -13,12 +14,14 @@ from __future__ import annotations
 
 import asyncio
 import struct
+from collections.abc import Mapping
 from contextlib import suppress
 
 from starlette.requests import Request
 from starlette.responses import Response
 
-from catalog.errors import AccessDenied, NoSuchObject, StoreUnreachable
+from catalog.errors import AccessDenied, InvalidKey, NoSuchObject, StoreUnreachable
+from catalog.format.ids import Vid
 from catalog.objects.base import Forward
 from catalog.objects.http import FORWARD_HEADER, forward_sum
 from offload.daemon.background.triggers import is_over
@@ -50,6 +53,7 @@ FORWARD = api.Operation(
     parameters=(
         api.TOPIC,
         api.in_query("since", "integer", "The LSN that the client has; 0 without one.", minimum=0, default=0),
+        api.in_query("vid", "string", "The volume that the client has: another one is news."),
         api.in_query("wait_s", "integer", "Wait so long for news.", minimum=0, maximum=_MOST_WAIT_S, default=0),
     ),
     headers={FORWARD_HEADER: "Volume, newest LSN, boundary, and the XXH3 of these and the body."},
@@ -60,6 +64,14 @@ def forward_routes(service: Service) -> list[api.RoledRoute]:
     return [FORWARD.route(_Forward(service).forward)]
 
 
+def _vid_in(query: Mapping[str, str]) -> Vid | None:
+    """Return the volume that the client has, if it says so. Raises `InvalidOption`."""
+    try:
+        return Vid.parse(query["vid"]) if "vid" in query else None
+    except InvalidKey as error:
+        raise InvalidOption("vid", f"{query['vid']!r} is no id of a volume") from error
+
+
 class _Forward:
     def __init__(self, service: Service) -> None:
         self._service = service
@@ -68,11 +80,12 @@ class _Forward:
     async def forward(self, request: Request) -> Response:
         query = query_of(request, api.names_of(FORWARD.parameters))
         name, since, wait_s = request.path_params["topic"], whole(query, "since") or 0, whole(query, "wait_s") or 0
+        vid = _vid_in(query)
         check_proxy(self._service)
         if wait_s > _MOST_WAIT_S:
             raise InvalidOption("wait_s", f"{wait_s} is not from 0 to {_MOST_WAIT_S}")
         found = await self._found(name, since)
-        if found is not None and found.lsn <= since and wait_s:
+        if wait_s and found is not None and found.lsn <= since and vid in (None, found.vid):
             become_follower(request.scope)
             news = self._news.get(name)
             if news is None:

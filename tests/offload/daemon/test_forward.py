@@ -624,6 +624,26 @@ def test_an_error_and_a_new_volume_end_a_wait_and_a_longer_one_is_refused(
         assert headers["seglog-forward"].split()[0] != str(before)
 
 
+def test_a_wait_of_a_client_with_another_volume_is_answered_at_once(tmp_path: Path, synced: Synced) -> None:
+    store, _, proxy, _ = synced
+    before = _volume(tmp_path, store)
+    report = json.loads(proxy.ask("/topics/t/forward?since=2&vid=t&wait_s=9", None)[2])
+    assert (report["status"], report["title"]) == (400, "InvalidOption")
+    with opened(tmp_path / "writer", store) as (log, archive):
+        archive.restore("t", to="seq:1", name="half")
+        ship(archive, log, "t@half", b"other")
+        archive.branches.promote_branch("t", "half", keep="former", leave=True)
+    look_at_remote(proxy.service)
+    begin = time.monotonic()
+    found = proxy.store().await_forward("t", before, 9, 9)
+    assert found is not None
+    assert found.lsn < 9
+    assert found.vid != before
+    with opened(tmp_path / "reader", proxy.store()) as (_, reader):
+        assert reader.replication.await_news("t", 9) is True
+    assert time.monotonic() - begin < 5
+
+
 def test_a_follower_far_behind_costs_no_load_of_every_commit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     store, loaded = MemoryStore(), []
     world(tmp_path, 100, store)
@@ -694,8 +714,8 @@ def test_a_daemon_that_waits_never_asks_beside_the_wait(tmp_path: Path, synced: 
 
 def test_follow_looks_at_once_after_a_wait_that_failed(tmp_path: Path, synced: Synced) -> None:
     class Deaf(HttpStore):
-        def await_forward(self, name: str, since: int, wait_s: int) -> Forward | None:
-            raise StoreUnreachable(self.url, f"it tells nothing of {name} after {since} in {wait_s} s")
+        def await_forward(self, name: str, vid: Vid, since: int, wait_s: int) -> Forward | None:
+            raise StoreUnreachable(self.url, f"it tells nothing of {name} after {vid} {since} in {wait_s} s")
 
     store = Deaf(synced.proxy.url, attempts=1)
     found = follow(tmp_path / "standby", synced.proxy.url, FollowOptions(interval_s=15), store=store)
@@ -731,14 +751,13 @@ def test_follow_waits_again_after_each_wait_without_news(tmp_path: Path, synced:
     asked = list[int]()
 
     class Short(HttpStore):
-        def await_forward(self, name: str, since: int, wait_s: int) -> Forward | None:
+        def await_forward(self, name: str, vid: Vid, since: int, wait_s: int) -> Forward | None:
             asked.append(wait_s)
             if len(asked) == 4:
                 raise StoreUnreachable(self.url, f"it tells nothing of {name}")
             time.sleep(0.01)
             return Forward(vid, since, 0)
 
-    vid = _volume(tmp_path, synced.store)
     store = Short(synced.proxy.url, attempts=1)
     found = follow(tmp_path / "standby", synced.proxy.url, FollowOptions(interval_s=2), store=store)
     begin = time.monotonic()
@@ -753,10 +772,10 @@ def test_a_wait_that_fails_and_news_that_move_nothing_leave_the_replica_to_its_i
     tmp_path: Path, synced: Synced, is_lying: bool
 ) -> None:
     store, _, proxy, given = synced
-    vid, waits = _volume(tmp_path, store), list[float]()
+    waits = list[float]()
 
     class Odd(HttpStore):
-        def await_forward(self, name: str, since: int, wait_s: int) -> Forward | None:
+        def await_forward(self, name: str, vid: Vid, since: int, wait_s: int) -> Forward | None:
             waits.append(time.monotonic())
             if is_lying:
                 return Forward(vid, since + 9, 0)  # news that the sync does not find
