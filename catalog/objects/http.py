@@ -89,6 +89,7 @@ class HttpStore(WrappedStore):
         self._waits = connection_from_url(f"{parts.scheme}://{parts.netloc}", maxsize=_CONNECTIONS)
         self._waits.ConnectionCls = _ended_by(self._pool.ConnectionCls, self._open_wait)
         self._waiting = WeakSet[Any]()
+        self._waiting_lock = threading.Lock()
         self._is_over = threading.Event()
 
     @property
@@ -172,12 +173,15 @@ class HttpStore(WrappedStore):
 
     def end_waits(self) -> None:
         self._is_over.set()
-        for connection in tuple(self._waiting):
+        with self._waiting_lock:
+            waiting = tuple(self._waiting)
+        for connection in waiting:
             with suppress(OSError, AttributeError):  # it is closed, or closes now
                 connection.sock.shutdown(socket.SHUT_RDWR)
 
     def _open_wait(self, connection: Any) -> None:
-        self._waiting.add(connection)
+        with self._waiting_lock:
+            self._waiting.add(connection)
         if self._is_over.is_set():
             raise OSError("the waits have ended")
 

@@ -3,19 +3,25 @@
 from __future__ import annotations
 
 import json
+import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
+from weakref import WeakSet
 
 import pytest
 
 from catalog.errors import AccessDenied, InvalidObject, InvalidRemote, NoSuchObject, StoreUnreachable
+from catalog.format.ids import Vid
 from catalog.format.keys import Key
 from catalog.objects.http import HttpStore
 from offload.wiring import open_prefix, open_store
 from tests.answering import Answer, AnsweringServer, Asked
+from tests.waiting import wait_until
 
+VID = Vid.new(1)
 KEY = Key("refs/orders/main")
 ABSENT = Answer(404, b"{}", {"seglog-error": "NoSuchObject"})
 
@@ -118,6 +124,43 @@ def test_a_proxy_that_is_away_is_named_and_a_silent_one_is_left_in_time(no_pause
         with pytest.raises(StoreUnreachable, match="it has not answered, or too slowly, for"):
             store_of(server, limit_s=0.2).get(KEY)
         assert time.monotonic() - begin < 0.6
+
+
+def test_a_stop_ends_the_waits_while_another_one_begins(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Slow(WeakSet[Any]):
+        def __iter__(self) -> Iterator[Any]:
+            for each in super().__iter__():
+                yield each
+                is_walked.set()
+                time.sleep(0.1)
+
+    def wait() -> None:
+        with pytest.raises(StoreUnreachable):
+            store.await_forward("t", VID, 1, 20)
+
+    def late() -> None:
+        is_walked.wait()
+        wait()
+
+    def silent(asked: Asked) -> Answer:
+        targets.append(asked.target)
+        is_over.wait()
+        return ABSENT
+
+    is_walked, is_over, targets = threading.Event(), threading.Event(), list[str]()
+    monkeypatch.setattr("catalog.objects.http.WeakSet", Slow)
+    with AnsweringServer(silent) as server, ThreadPoolExecutor(3) as pool:
+        store = store_of(server)
+        waits = [pool.submit(wait), pool.submit(wait), pool.submit(late)]
+        try:
+            wait_until(lambda: len(targets) == 2)
+            store.end_waits()
+            for each in waits:
+                each.result(5)
+        finally:
+            is_walked.set()
+            is_over.set()
+    assert targets == [f"/topics/t/forward?since=1&vid={VID}&wait_s=20"] * 2
 
 
 def test_a_url_and_a_token_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
