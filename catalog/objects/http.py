@@ -10,8 +10,8 @@ HTTP-READ-1  Absence is an answer 404 with `seglog-error: NoSuchObject`. Another
 HTTP-READ-2  A write raises `AccessDenied` before any request. So no protocol of the catalog stands on a proxy.
 HTTP-READ-3  A request without an answer, or with 429, 502, 503 or 504, is sent again after a pause that grows. Each
     step of its socket looks at the time that is left for its command (catalog.objects.patience).
-HTTP-READ-4  A wait for news has connections of its own, and one try. `end_waits` shuts them, so that a stop waits for
-    no answer.
+HTTP-READ-4  A wait for news has connections of its own, and one try. However short the timeout of a GET is, it leaves
+    the proxy the time to wait. `end_waits` shuts the connections, so that a stop waits for no answer.
 HTTP-READ-5  An answer that is cut is no answer: its length is the one that its head says, or the request is repeated.
 """
 
@@ -169,7 +169,10 @@ class HttpStore(WrappedStore):
         return self._forward(name, f"since={since}", self._pool)
 
     def await_forward(self, name: str, vid: Vid, since: int, wait_s: int) -> Forward | None:
-        return self._forward(name, f"since={since}&vid={vid}&wait_s={wait_s}", self._waits)
+        patient, least_s = copy.copy(self), wait_s + _CONNECT_S  # a silent proxy is left after that at the earliest
+        patient._timeout_s = max(self._timeout_s, least_s)  # noqa: SLF001 - of this class
+        patient._limit_s = max(self._limit_s, least_s)  # noqa: SLF001
+        return patient._forward(name, f"since={since}&vid={vid}&wait_s={wait_s}", self._waits)  # noqa: SLF001
 
     def end_waits(self) -> None:
         self._is_over.set()

@@ -16,7 +16,8 @@ import pytest
 from catalog.errors import AccessDenied, InvalidObject, InvalidRemote, NoSuchObject, StoreUnreachable
 from catalog.format.ids import Vid
 from catalog.format.keys import Key
-from catalog.objects.http import HttpStore
+from catalog.objects.base import Forward
+from catalog.objects.http import HttpStore, forward_sum
 from offload.wiring import open_prefix, open_store
 from tests.answering import Answer, AnsweringServer, Asked
 from tests.waiting import wait_until
@@ -124,6 +125,20 @@ def test_a_proxy_that_is_away_is_named_and_a_silent_one_is_left_in_time(no_pause
         with pytest.raises(StoreUnreachable, match="it has not answered, or too slowly, for"):
             store_of(server, limit_s=0.2).get(KEY)
         assert time.monotonic() - begin < 0.6
+
+
+def test_a_wait_lasts_longer_than_the_timeout_of_a_get() -> None:
+    def slow(_: Asked) -> Answer:
+        time.sleep(0.5)
+        facts = f"{VID} 1 0"
+        return Answer(200, b"", {"seglog-forward": f"{facts} {forward_sum(facts, b'')}"})
+
+    with AnsweringServer(slow) as server:
+        for short in ({"timeout_s": 0.1}, {"limit_s": 0.1}):
+            with pytest.raises(StoreUnreachable):
+                store_of(server, attempts=1, **short).forward("t", 1)
+        store = store_of(server, timeout_s=0.1, limit_s=0.1)
+        assert store.await_forward("t", VID, 1, 1) == Forward(VID, 1, 0)
 
 
 def test_a_stop_ends_the_waits_while_another_one_begins(monkeypatch: pytest.MonkeyPatch) -> None:
