@@ -99,7 +99,11 @@ class FigureCollector:
         for name, meaning, value_of in _TOPICS:
             yield _gauge(name, meaning, ((figures.topic, value_of(figures)) for figures in topics))
         lags = ((replica.topic, replica.lag_s) for replica in self._source.replicas())
-        yield _gauge("seglog_replica_lag_seconds", "Time since the last sync of a replica that succeeded.", lags)
+        yield _gauge(
+            "seglog_replica_lag_seconds",
+            "Time since the last sync of a replica that succeeded. At a proxy without news it grows to 20 s.",
+            lags,
+        )
         workers = self._source.live_workers()
         yield _plain(
             "seglog_worker_processes", "Worker processes for uploads that are up; 0 before the first upload.", workers

@@ -18,7 +18,7 @@
     seglog_offload_last_success_timestamp_seconds  gauge    by topic, since the daemon's start
     seglog_offload_bytes_total                  counter     bytes of frames
     seglog_replica_lag_seconds                  gauge       by topic that the directory follows: the time since its
-                                                            last sync
+                                                            last sync, or the end of its last wait at a proxy
     seglog_store_requests_total                 counter     by operation and outcome ("ok" or the error's name)
     seglog_store_request_seconds                histogram   by operation
     seglog_store_sent_bytes_total, _received_   counter
