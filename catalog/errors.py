@@ -170,7 +170,10 @@ class VolumeHasName(Conflict, CatalogError):
 
 
 class HistoryCollected(Conflict, CatalogError):
-    """GC has passed the oldest commits of a history while a caller looked at it, or a volume before it had a name."""
+    """GC has passed the oldest commits of a history while a caller looked at it, or a volume before it had a name.
+
+    Of such a volume no commit is left: `lsn` is 0, and the error has the `topic` and the `branch` that were to be made.
+    """
 
     vid: object
     lsn: int
@@ -188,7 +191,7 @@ class PinLost(Conflict, CatalogError):
 
 
 class NotUndone(Conflict, CatalogError):
-    """`number` is the operation's, or None if there is no operation to undo."""
+    """`number` is the operation's. It is None if there is no operation to undo, and for a commit (`of_commit`)."""
 
     def __init__(self, number: int | None, reason: str, hint: str = "`seglog oplog` lists the operations") -> None:
         told = "nothing was undone" if number is None else f"operation {number} cannot be undone"
@@ -198,9 +201,12 @@ class NotUndone(Conflict, CatalogError):
 
     @classmethod
     def of_commit(cls, name: str, lsn: int, reason: str, hint: str | None = None) -> Self:
-        """Return the error of a commit that took records away and cannot be undone, or took none that can come back."""
+        """Return the error of a commit that took records away and cannot be undone, or took none that can come back.
+
+        Its `number` is None, because `name` and `lsn` say which commit it is: the call named no operation.
+        """
         text = f"lsn {lsn} of {name} cannot be undone: {reason}; nothing was changed"
-        return cls.told(text, hint, {"number": None, "reason": reason})
+        return cls.told(text, hint, {"number": None, "reason": reason, "name": name, "lsn": lsn})
 
 
 class RecordsGone(Conflict, CatalogError):

@@ -410,6 +410,7 @@ class LocalCatalog(Connected):
         """A number for each name, which is another one after each change of its handle or attempts; none: 0."""
         return MappingProxyType(self._versions)
 
+    @checked
     def await_change(self, name: str, version: int, waiter: Callable[[], None]) -> bool:
         """Register `waiter`, unless the name has another version by now. Return whether it was registered.
 
@@ -422,6 +423,7 @@ class LocalCatalog(Connected):
             self._waiters.setdefault(name, set()).add(waiter)
             return True
 
+    @checked
     def forget_waiter(self, name: str, waiter: Callable[[], None]) -> None:
         """Forget a waiter, if it is registered. Never waits for a transaction."""
         with self._changes_lock:

@@ -303,10 +303,10 @@ class InvalidOption(Misuse, OffloadError):
     @classmethod
     def unknown(cls, option: str, known: Iterable[str], only_for: str | None = None) -> Self:
         """Return the error of an option that the call does not have. `only_for` names another call that has it."""
-        reason = "is unknown" if only_for is None else f"is only for {only_for}"
         names = ", ".join(sorted(known))
-        text = f"option {option} {reason}; {f'the options are {names}' if names else 'there are none'}"
-        return cls.told(text, None, {"option": option})
+        reason = "is unknown" if only_for is None else f"is only for {only_for}"
+        reason += f"; {f'the options are {names}' if names else 'there are none'}"
+        return cls.told(f"option {option} {reason}", None, {"option": option, "reason": reason})
 
 
 class InvalidInput(Misuse, OffloadError):

@@ -407,7 +407,8 @@ class Branches:
         except (Unavailable, NoSuchBucket, KeyChanged) as trouble:
             raise OutcomeUnknown(key, str(trouble), _unknown_fork(control)) from trouble
         told = f"{topic}@{branch} was not created: GC deleted its volume {ref.vid} before the volume had a name"
-        raise HistoryCollected.told(told, "run the same command again: it creates another volume", {"vid": ref.vid})
+        facts = {"vid": ref.vid, "lsn": 0, "boundary": DEAD, "topic": topic, "branch": branch}
+        raise HistoryCollected.told(told, "run the same command again: it creates another volume", facts)
 
     def _give(
         self,

@@ -28,7 +28,6 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
-from dataclasses import dataclass
 from functools import lru_cache
 from itertools import groupby
 from typing import Final, Generic, TypeVar
@@ -51,6 +50,7 @@ from catalog.format.keys import (
 from catalog.objects.base import ObjectStore, past_cache
 from offload.read.cache import ChunkCache, Name
 from offload.token_rights import Rights
+from seglog.base.values import dataclass
 
 SLICE_BYTES: Final = 1024 * 1024
 PIECE_BYTES: Final = 8 * SLICE_BYTES

@@ -16,11 +16,11 @@ from pathlib import Path
 
 from offload.errors import ExportOutdated, Misuse, damage_found
 from offload.operations.export_directory import (
-    ANOTHER_RUN,
     ExportDirectory,
     Exported,
     OpenPart,
     PartExported,
+    another_run,
     look,
     opened,
     sha256_of,
@@ -30,7 +30,6 @@ from offload.operations.export_state import ExportBegun, Source, other_export
 from offload.operations.results import PartlyDone, problem
 from seglog import Record
 from seglog.base.values import dataclass
-from seglog.errors import DirectoryInUse
 from seglog.files.port import Files
 from seglog.interrupts import closing_after
 
@@ -73,8 +72,8 @@ def export(
 ) -> Iterator[ExportBegun | PartExported | Exported]:
     """Yield the state, each file once it is whole, and the total.
 
-    Raises `NotInstalled`, `Conflict`, `DirectoryInUse`, `Conflict`, `Corrupt`, `ExportOutdated`, what
-    the look-up of the state raises, and `PartlyDone` for another error after the start.
+    Raises `NotInstalled`, `DirectoryInUse`, `ExportOutdated`, `Conflict` for a directory of other files or of another
+    export, `Corrupt`, what the look-up of the state raises, and `PartlyDone` for another error after the start.
     """
     check_installed(request.form)
     with _begun(source, files, directory, request) as folder:
@@ -145,7 +144,7 @@ def _begun(source: Source, files: Files, directory: Path, request: ExportRequest
     try:
         with opened(files, directory, makes=True) as folder:
             if folder.begun is not None:
-                raise DirectoryInUse(directory, ANOTHER_RUN)
+                raise another_run(directory)
             folder.add(begun)
             is_begun = True
             yield folder

@@ -36,7 +36,6 @@ from seglog.errors import DirectoryInUse
 from seglog.files.port import Files
 
 MANIFEST = "manifest.jsonl"
-ANOTHER_RUN = "another export"
 _ELSEWHERE = "export to another directory"
 _PART = "part.tmp"
 _FILE = re.compile(r"seqs-[0-9]{16}-[0-9]{16}\.(raw|jsonl|parquet)", re.ASCII)
@@ -171,6 +170,12 @@ def look(files: Files, path: Path) -> bool:
     return bool(names)
 
 
+def another_run(path: Path) -> DirectoryInUse:
+    """Return the error of a second run in the directory of an export."""
+    hint = "wait until it has ended, then repeat the command"
+    return DirectoryInUse.told(f"another run exports to {path}", hint, {"path": path, "holder": "another export"})
+
+
 @contextmanager
 def opened(files: Files, path: Path, *, makes: bool = False, writes: bool = True) -> Iterator[ExportDirectory]:
     """Yield the directory. With `makes`, make it if it is not there. Without `writes`, change no file.
@@ -185,7 +190,7 @@ def opened(files: Files, path: Path, *, makes: bool = False, writes: bool = True
         try:
             (files.lock if writes else files.lock_shared)(fd)
         except BlockingIOError:
-            raise DirectoryInUse(path, ANOTHER_RUN) from None
+            raise another_run(path) from None
         body = files.pread(fd, files.size(fd), 0)
         lines = body[: body.rfind(b"\n") + 1]
         if writes and len(lines) < len(body):

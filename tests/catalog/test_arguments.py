@@ -74,9 +74,11 @@ KINDS = {
     "topic": "text",
     "until_ms": "whole",
     "value": "instance",
+    "version": "whole",
     "vid": "instance",
     "vids": "instances",
     "volumes": "instance",
+    "waiter": "callable",
 }
 #: Parameters that need more than a kind. The test of wrong arguments skips them.
 OTHERS = {"bodies", "done", "truncated", "enough", "former"}

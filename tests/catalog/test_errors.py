@@ -63,3 +63,8 @@ def test_every_error_but_the_groups_says_what_happened_in_one_line() -> None:
     for error in made:
         assert "\n" not in str(error)
         assert error.hint is None or "\n" not in error.hint
+
+
+def test_a_commit_that_cannot_be_undone_is_in_the_fields() -> None:
+    error = errors.NotUndone.of_commit("orders", 7, "its seqs are in use")
+    assert error.fields() == {"number": None, "reason": "its seqs are in use", "name": "orders", "lsn": 7}

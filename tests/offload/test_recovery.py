@@ -104,11 +104,11 @@ def test_only_one_topic(tmp_path: Path, store: MemoryStore) -> None:
 def test_a_directory_with_anything_in_it_is_refused(tmp_path: Path, store: MemoryStore) -> None:
     (tmp_path / "full").mkdir()
     (tmp_path / "full" / "file").write_bytes(b"mine")
-    with pytest.raises(Conflict):
+    with pytest.raises(Conflict, match="full is not empty; nothing was changed"):
         list(recover(tmp_path / "full", URL, store=store))
     assert [path.name for path in (tmp_path / "full").iterdir()] == ["file"]
     list(recover(tmp_path / "new", URL, store=store))
-    with pytest.raises(Conflict):
+    with pytest.raises(Conflict, match="new is not empty; nothing was changed"):
         list(recover(tmp_path / "new", URL, store=store))
 
 
@@ -121,7 +121,7 @@ def test_a_name_that_fails_holds_up_no_other_and_a_repetition_goes_on(tmp_path: 
     [failed] = [each for each in found if isinstance(each, NotRecovered)]
     assert (failed.topic, type(failed.error)) == ("a@three", InvalidObject)
     assert [each.topic for each in found] == sorted(EXPECTED)
-    with pytest.raises(Conflict):
+    with pytest.raises(Conflict, match="new is not empty; nothing was changed"):
         list(recover(tmp_path / "new", "file:///elsewhere", store=store))
     store.put(key, body, {})
     assert len(list(recover(tmp_path / "new", URL, store=store))) == 4

@@ -10,7 +10,6 @@ from __future__ import annotations
 import itertools
 import types
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -109,8 +108,11 @@ def _mark(directory: Directory) -> object:
 
 def _sweep(directory: Directory) -> object:
     number = max(filter(None, map(plan_of, directory.world.objects.list(plans_prefix()))), default=1)
-    with suppress(Conflict):  # a name that came later keeps its objects back one by one
+    try:
         _collector(directory).apply(number)
+    except Conflict as error:  # a name that came later keeps its objects back one by one
+        if "something may need now" not in str(error):
+            raise
     return "swept"
 
 

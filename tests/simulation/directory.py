@@ -405,8 +405,14 @@ class Directory(Member):
         self.forks += 1
         branch = f"{self.name}-try-{self.forks}"
         self.model.names[TOPIC, branch] = {Held(None), Held(None, 0)}
-        with contextlib.suppress(Missing, HistoryCollected):
+        try:
             vid = Branches(self.volumes, self.name).create(TOPIC, branch, point, now_ms=self.clock.now_ms())
+        except Missing:
+            return
+        except HistoryCollected as error:
+            if "before the volume had a name" not in str(error):
+                raise
+        else:
             self.model.names[TOPIC, branch] = {Held(vid)}
 
     def _sync(self, name: str) -> None:

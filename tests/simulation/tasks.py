@@ -17,7 +17,6 @@ from catalog.errors import (
     Conflict,
     HistoryCollected,
     InvalidObject,
-    KeyChanged,
     Missing,
     NoSuchBranch,
     NoSuchTag,
@@ -366,9 +365,9 @@ class Tagger(Member):
         except Missing as error:
             if self.model.is_promised(point):
                 raise Broken(f"no tag at {point}: {error}") from error
-        except KeyChanged:
-            raise
         except Conflict as error:
+            if "has a tag" not in str(error):
+                raise
             if known == {None}:
                 raise Broken(f"tag {name} is there already") from error
         else:

@@ -260,6 +260,8 @@ def refusals(archive: AnyArchive, log: AnyLog, name: str) -> list[object]:
         try:
             told.append(call())
         except kind as error:
+            if type(error).__name__ != kind.__name__:
+                raise
             text = f"{kind.__name__}: {error} ({error.hint}) {error.exit_code} {error.fields()}"
             text = re.sub(r"file://[\w/.-]+", "REMOTE", text)
             told.append((re.sub(r"20\d\d-[0-9T:.-]+Z", "NOW", text),))

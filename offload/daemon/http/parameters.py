@@ -21,8 +21,7 @@ _JSON_NAMES = {list: "array", str: "text", bool: "boolean", int: "number", float
 def query_of(request: Request, known: Set[str] = frozenset(), several: Set[str] = frozenset()) -> Mapping[str, str]:
     """Return the query. Of the names in `several`, which may be given several times, it has the last value.
 
-    Raises `InvalidOption` for a name that is not known, and `InvalidOption` for a name that is given twice, or a
-    text that is no UTF-8.
+    Raises `InvalidOption` for a name that is unknown or given twice, and for a text that is no UTF-8.
     """
     raw: bytes = request.scope["query_string"]
     if not raw:

@@ -104,7 +104,7 @@ class Live:
 
     def place(self, text: str, name: str = "offset") -> int:
         """Return the seq of the last record before an offset. Raise `StreamRefused` for one above the
-        tail, and `StreamRefused` for a record that a truncation took."""
+        tail, and for one whose record a truncation took."""
         if text == NOW:
             return self.tail
         if text == BEGINNING:

@@ -1,8 +1,8 @@
 """Requests about a stream, as values: its path and the name of its topic, its offsets, and what a PUT, a POST and a GET
 ask for. No I/O.
 
-A function for a header or a query raises `StreamRefused` for what the protocol forbids, and `Refused` for an
-encoded body.
+A function for a header or a query raises `StreamRefused` for what the protocol forbids. An encoded body is a plain
+`Refused`.
 
     in the path                 in the name
     A-Z a-z 0-9 -               itself, but `-` as `_2d` at the beginning

@@ -85,14 +85,14 @@ def test_an_undo_by_its_number_is_taken_back_too(store: MemoryStore, main: Vid, 
 def test_what_cannot_be_promoted_changes_nothing(store: MemoryStore, half: Vid) -> None:
     branches_of(store).create("orders", "other", ForkPoint(half, 0), now_ms=NOW_MS)
     before = names(store), len(list(Oplog(store).entries()))
-    for branch, keep, error in (
-        ("main", "before", Misuse),
-        ("half", "main", Misuse),
-        ("half", "half", BranchExists),
-        ("half", "other", BranchExists),
-        ("nope", "before", NoSuchBranch),
+    for branch, keep, error, text in (
+        ("main", "before", Misuse, "the branch main of orders cannot"),
+        ("half", "main", Misuse, "the branch main of orders cannot"),
+        ("half", "half", BranchExists, "orders@half exists already"),
+        ("half", "other", BranchExists, "orders@other exists already"),
+        ("nope", "before", NoSuchBranch, "no branch orders@nope"),
     ):
-        with pytest.raises(error):
+        with pytest.raises(error, match=text):
             promote(store, branch, keep)
     assert (names(store), len(list(Oplog(store).entries()))) == before
 

@@ -328,8 +328,10 @@ def test_files_that_a_killed_run_left_go_and_other_files_stay(calls: Calls, tmp_
 def test_two_runs_do_not_write_one_export(calls: Calls, tmp_path: Path) -> None:
     first = use.export(Source(calls, "t", print), UnsyncedFiles(), tmp_path / "out", LINES, lambda *_: None)
     next(first)
-    with pytest.raises(DirectoryInUse, match="another export"):
+    with pytest.raises(DirectoryInUse, match=f"another run exports to {tmp_path / 'out'}") as caught:
         calls.run(tmp_path / "out")
+    assert caught.value.hint == "wait until it has ended, then repeat the command"
+    assert caught.value.fields() == {"path": str(tmp_path / "out"), "holder": "another export"}
     assert isinstance(list(first)[-1], Exported)
 
 

@@ -264,7 +264,7 @@ def test_another_directory_and_an_empty_remote_are_refused(tmp_path: Path, store
     list(follow(tmp_path / "other", URL, ONCE, store=store))
     for path, url in ((tmp_path / "full", URL), (tmp_path / "other", "file:///elsewhere")):
         before = sorted(each.name for each in path.iterdir())
-        with pytest.raises(Conflict):
+        with pytest.raises(Conflict, match=f"{path.name} is not empty; nothing was changed"):
             list(follow(path, url, ONCE, store=store))
         assert sorted(each.name for each in path.iterdir()) == before
     with pytest.raises(Missing, match="no topic at all"):

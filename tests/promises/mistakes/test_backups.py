@@ -392,6 +392,6 @@ def test_a_remote_is_recovered_into_a_directory_that_is_used(tmp_path: Path) -> 
     ship(tmp_path / "data", remote, numbered(5))
     filled(tmp_path / "other")
     before = tree(tmp_path / "other", ())
-    with pytest.raises(Conflict):
+    with pytest.raises(Conflict, match="other is not empty; nothing was changed"):
         assert [*offload.recover(tmp_path / "other", remote)]
     assert tree(tmp_path / "other", ()) == before

@@ -329,9 +329,8 @@ def test_pruned_sections_are_gone_for_good(tmp_path: Path) -> None:
         assert journal.sections == [3]
         with pytest.raises(Missing, match="has no item"):
             journal.get(1, 0)
-        with pytest.raises(Misuse, match="is pruned") as caught:
+        with pytest.raises(Misuse, match="section 2 is pruned: the lowest section is 3; nothing was appended"):
             journal.append(2, b"data")
-        assert (caught.value.section, caught.value.min_section) == (2, 3)
         journal.append(3, b"more")
     with Journal(tmp_path / "j", files=UnsyncedFiles()) as journal:
         assert [(item.section, item.data) for item in journal.replay()] == [(3, b"data"), (3, b"more")]
