@@ -191,7 +191,7 @@ class PinLost(Conflict, CatalogError):
 
 
 class NotUndone(Conflict, CatalogError):
-    """`number` is the operation's. It is None if there is no operation to undo, and for a commit (`of_commit`)."""
+    """`number` is the operation's. It is None without one, and for a commit, which `name` and `lsn` tell."""
 
     def __init__(self, number: int | None, reason: str, hint: str = "`seglog oplog` lists the operations") -> None:
         told = "nothing was undone" if number is None else f"operation {number} cannot be undone"
