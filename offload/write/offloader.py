@@ -37,7 +37,7 @@ from catalog import (
     Sid,
     Snapshot,
 )
-from catalog.errors import NoSuchObject
+from catalog.errors import InvalidObject, NoSuchObject
 from catalog.format.commit import Codec
 from catalog.format.control import DEAD
 from catalog.format.encoding import delete_nonce
@@ -264,7 +264,7 @@ class Offloader:
         """
         try:
             check_published(self._store, attempt)
-        except NoSuchObject:
+        except (NoSuchObject, InvalidObject):  # below the boundary, another writer's commit may have the key (VOL-6)
             boundary = self._volumes.boundary(attempt.vid)
             if boundary == DEAD:
                 self._handles.check_alive(self._handles.of(attempt.name))

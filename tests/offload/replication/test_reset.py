@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import shutil
 import threading
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,8 @@ import pytest
 import seglog
 from catalog import Handle
 from catalog.errors import BranchExists, Diverged, Fenced, InvalidName
+from catalog.format.encoding import decode_commit_at, encode_commit
+from catalog.format.keys import commit_key
 from catalog.objects.memory import MemoryStore
 from offload.archive import Archive
 from offload.errors import LocalChangesLost
@@ -334,12 +337,19 @@ def test_a_topic_that_comes_after_one_which_a_reset_took_is_another_one(diverged
         assert values(archive, "t") == [b"a", b"b", b"theirs"]
 
 
-def test_a_directory_that_was_away_for_longer_than_the_window_gets_back(tmp_path: Path) -> None:
-    """GC has passed the commit that the directory stood on, and the commit of a hot copy that was never released."""
+@pytest.mark.parametrize("is_reused", [False, True], ids=["", "key reused"])
+def test_a_directory_that_was_away_for_longer_than_the_window_gets_back(tmp_path: Path, is_reused: bool) -> None:
+    """GC has passed the commit that the directory stood on, and the commit of a hot copy that was never released.
+
+    Another writer that was away may have put a commit of its own under that key since (VOL-6).
+    """
     store, clock = MemoryStore(), HandClock()
     with opened(tmp_path / "one", store, clock) as (log, archive):
         ship(archive, log, "t", b"a", b"b")
         log.topic("t").append([b"mine"])
+        state = archive.history.snapshot("t")
+        key = commit_key(state.vid, state.lsn)
+        commit = decode_commit_at(store.get(key), state.vid, state.lsn).commit
     with opened(tmp_path / "two", store, clock) as (log, archive):
         archive.replication.sync("t")
         for number in range(4):
@@ -349,7 +359,9 @@ def test_a_directory_that_was_away_for_longer_than_the_window_gets_back(tmp_path
         for _ in range(4):
             archive.upkeep.collect()
             clock.ms += 2 * 24 * 3_600_000
-    assert sum("/log/" in key for key in store.list("")) < 4
+    assert sum("/log/" in each for each in store.list("")) < 4
+    if is_reused:
+        store.put_new(key, encode_commit(replace(commit, segments=()))[0])
     shutil.copytree(tmp_path / "one", tmp_path / "copy")
     for directory, branch in (("one", "saved"), ("copy", None)):
         with opened(tmp_path / directory, store, clock) as (_, archive), pytest.raises(Fenced):
