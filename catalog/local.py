@@ -285,6 +285,7 @@ class LocalCatalog(Connected):
         self._path = path
         self._versions: dict[str, int] = {}
         self._numbers = itertools.count(1)
+        self._last_deletion = 0  # the version of each name that has none
         self._waiters: dict[str, set[Callable[[], None]]] = {}
         self._changes_lock = threading.Lock()  # of both; no thread waits for the file, or for `_lock`, while it has it
         self._copy = copy_aside(path) if read_only else None
@@ -382,7 +383,7 @@ class LocalCatalog(Connected):
     def delete_handle(self, name: str) -> None:
         with self._transaction() as run:
             run.execute("DELETE FROM handles WHERE name = ?", (name,))
-            self._changed(name)
+            self._changed(name, is_gone=True)
 
     @checked
     def attempts(self, name: str | None = None) -> tuple[Attempt, ...]:
@@ -411,6 +412,12 @@ class LocalCatalog(Connected):
         return MappingProxyType(self._versions)
 
     @checked
+    def version(self, name: str) -> int:
+        """Return the number of a name, for `await_change`: that of `versions`, or of the last deletion of a handle."""
+        with self._changes_lock:
+            return self._versions.get(name, self._last_deletion)
+
+    @checked
     def await_change(self, name: str, version: int, waiter: Callable[[], None]) -> bool:
         """Register `waiter`, unless the name has another version by now. Return whether it was registered.
 
@@ -418,7 +425,7 @@ class LocalCatalog(Connected):
         nor raise.
         """
         with self._changes_lock:
-            if self._versions.get(name, 0) != version:
+            if self._versions.get(name, self._last_deletion) != version:
                 return False
             self._waiters.setdefault(name, set()).add(waiter)
             return True
@@ -432,9 +439,12 @@ class LocalCatalog(Connected):
             if not waiters:
                 self._waiters.pop(name, None)
 
-    def _changed(self, name: str) -> None:
+    def _changed(self, name: str, *, is_gone: bool = False) -> None:
         with self._changes_lock:
-            self._versions[name] = next(self._numbers)
+            self._versions[name] = number = next(self._numbers)
+            if is_gone:
+                self._last_deletion = number
+                del self._versions[name]
             waiters = self._waiters.pop(name, ())
         # A waiter that looks at once waits for `_lock`, and so for the end of this transaction.
         for waiter in waiters:

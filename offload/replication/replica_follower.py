@@ -202,7 +202,7 @@ class ReplicaFollower:
         """
         local = self._epochs.local
         while True:
-            version = local.versions.get(self._name, 0)
+            version = local.version(self._name)
             snapshot = self._newest()
             if snapshot is None or snapshot.bounds.head_seq >= self.seq:
                 return True

@@ -77,8 +77,9 @@ def test_a_change_wakes_each_waiter_once_also_a_deletion_of_a_name_that_never_ch
         woken.append(1)
 
     with LocalCatalog(path) as fresh:
-        before = fresh.versions.get(HANDLE.name, 0)
+        before = fresh.version(HANDLE.name)
         fresh.delete_handle(HANDLE.name)
+        assert HANDLE.name not in fresh.versions
         assert not fresh.await_change(HANDLE.name, before, wake)
     version = local.versions[HANDLE.name]
     assert all(local.await_change(HANDLE.name, version, wake) for _ in range(3))
