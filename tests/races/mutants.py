@@ -176,7 +176,7 @@ MUTANTS: Mapping[str, Mutant] = {
     "gc does not look again": Mutant("archives", ("sweep", "pin"), 2, also="gc looks once"),
     "gc raises no boundary": Mutant("archives", ("sweep", "restore"), 17, also="gc raises no boundary"),
     "a name is changed whatever is there": Mutant(
-        "archives", ("promote another", "rename the branch"), 189, also="a promotion does not compare"
+        "archives", ("promote another", "rename the branch"), 188, also="a promotion does not compare"
     ),
     "a reset does not look what came meanwhile": Mutant(
         "commands", ("append", "reset"), 4, also="a reset does not look what came meanwhile"
