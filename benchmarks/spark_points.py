@@ -68,8 +68,9 @@ def run(options: Options) -> Report:
             rows += _compared(options, label, narrowed, selected)
         shutil.rmtree(place)
         cold, frames = _frames(options, spark, place, in_runs=True)
-        wanted = [(tag_of_run(number), number % (RUNS // 10) == 0) for number in range(RUNS)]
-        keys = spark.createDataFrame(wanted, "tag string, is_wanted boolean").where("is_wanted")
+        kinds = [(tag_of_run(number), "wanted" if number % (RUNS // 10) == 0 else "other") for number in range(RUNS)]
+        spark.createDataFrame(kinds, "tag string, kind string").write.parquet(str(place / "kinds"))
+        keys = spark.read.parquet(str(place / "kinds")).where("kind = 'wanted'")
         joined = {name: frame.join(keys, "tag") for name, frame in frames.items()}
         rows += _compared(options, "join with 10 of 10,000 tags", joined, _READ)
         rows.append(alone("all data objects of the join", "kB", _data_bytes(place / "remote") / 1000))
