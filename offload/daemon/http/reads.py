@@ -41,7 +41,7 @@ from starlette.responses import Response
 
 from offload.daemon.http import operations as api
 from offload.daemon.http.answers import BrokenOff, answer_error, begun
-from offload.daemon.http.followers import EventId, follow
+from offload.daemon.http.followers import follow
 from offload.daemon.http.parameters import query_of, whole
 from offload.daemon.http.ranges import STEP_BYTES, open_range
 from offload.daemon.http.read_request import READ_PARAMETERS, Form, RangeQuery, form_of
@@ -52,6 +52,7 @@ from offload.daemon.request_places import become_follower
 from offload.daemon.revocation import keep_open
 from offload.daemon.service import Service
 from offload.daemon.threads import in_threads
+from offload.daemon.topic_news import EventId
 from offload.errors import InvalidOption, NoRemote, Stopping
 from offload.replica_topic import ReplicaTopic
 from offload.token_rights import Role
