@@ -30,42 +30,32 @@ FORK-1  The child never closes the connection, not even when Python ends. Otherw
         into the database, and delete the WAL by its name.
 FORK-2  The child may open the same file later. SQLite then takes its own locks for those of the old connection. This
         does no harm, because one process at a time has the directory.
-
-**A copy.** Its reader changes nothing beside the original, even while another process writes there.
-
-SQLite makes files beside a database in WAL mode, even for a reader. So this module reads the database and its WAL until
-two reads in a row find the same. It writes them to a private directory, and the reader opens that copy. SQLite recovers
-the copy from its WAL.
 """
 
 from __future__ import annotations
 
 import contextlib
 import errno
-import itertools
 import os
 import sqlite3
 import threading
-import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import fields
 from pathlib import Path
-from types import MappingProxyType, TracebackType
+from types import TracebackType
 from typing import Any, Self
 from weakref import WeakSet
-
-import xxhash
 
 from catalog.errors import FormatUnsupported, InvalidObject, LocalCatalogUnavailable
 from catalog.format.ids import LsnNumber, Sid, Vid
 from catalog.format.keys import Key
+from catalog.local_copy import copy_aside
+from catalog.name_versions import NameVersions
 from seglog.base.arguments import checked
 from seglog.base.ownership import Owned, is_foreign
 from seglog.base.values import dataclass
 
 _PATIENCE_S = 1
-_TRIES = 100
-_PIECE_BYTES = 1 << 20
 
 
 class Connected(Owned):
@@ -113,74 +103,6 @@ def _in_child() -> None:
 
 
 os.register_at_fork(before=_before, after_in_parent=_in_parent, after_in_child=_in_child)
-
-
-class Copy:
-    """The directory `name`. Only the process that made it removes it, by `cleanup` or at the end of this object."""
-
-    def __init__(self) -> None:
-        # The modules tempfile and shutil take as long to import as a copy does.
-        places = (os.environ.get("TMPDIR"), "/tmp", "/var/tmp", ".")  # noqa: S108 - nobody else may look into ours
-        for place in filter(None, places):
-            self.name = os.path.abspath(f"{place}/seglog-{os.urandom(16).hex()}")
-            try:
-                os.mkdir(self.name, 0o700)
-                break
-            except OSError:
-                if place == ".":
-                    raise
-        self.cleanup = weakref.finalize(self, _remove, self.name, os.getpid())
-
-
-def copy_aside(path: Path) -> Copy:
-    """Return a directory with a copy of the database at `path` under its name, or an empty one if there is no database.
-
-    Raise `LocalCatalogUnavailable` if the database cannot be read, or never stays the same long enough.
-    """
-    try:
-        copy = Copy()
-        before = _read(path, None)
-        for _ in range(_TRIES):
-            after = _read(path, Path(copy.name))
-            if after == before:
-                return copy
-            before = after
-    except OSError as cause:
-        raise LocalCatalogUnavailable(str(path), str(cause)) from cause
-    raise LocalCatalogUnavailable(str(path), "it changes all the time")
-
-
-def _read(path: Path, into: Path | None) -> dict[str, bytes]:
-    """Return the digests of the database and its WAL, and copy both into the directory `into`, if it is given.
-
-    The WAL comes first: a checkpoint moves content from the WAL to the database.
-    """
-    digests: dict[str, bytes] = {}
-    for name in (f"{path.name}-wal", path.name):
-        copy = None if into is None else into / name
-        try:
-            digests[name] = _read_file(path.with_name(name), copy)
-        except FileNotFoundError:
-            if copy is not None:
-                copy.unlink(missing_ok=True)
-    return digests
-
-
-def _read_file(path: Path, copy: Path | None) -> bytes:
-    """Return the digest of a file, and copy it, piece by piece: it may be large."""
-    digest = xxhash.xxh3_128()
-    with path.open("rb", buffering=0) as source, open(os.devnull if copy is None else copy, "wb") as target:
-        while piece := source.read(_PIECE_BYTES):
-            digest.update(piece)
-            target.write(piece)
-    return digest.digest()
-
-
-def _remove(directory: str, maker: int) -> None:
-    if os.getpid() == maker:
-        for name in os.listdir(directory):
-            os.unlink(f"{directory}/{name}")
-        os.rmdir(directory)
 
 
 _VERSION = 2
@@ -283,11 +205,7 @@ class LocalCatalog(Connected):
         super().__init__()
         self._make_room: Callable[[], None] = make_room
         self._path = path
-        self._versions: dict[str, int] = {}
-        self._numbers = itertools.count(1)
-        self._last_deletion = 0  # the version of each name that has none
-        self._waiters: dict[str, set[Callable[[], None]]] = {}
-        self._changes_lock = threading.Lock()  # of both; no thread waits for the file, or for `_lock`, while it has it
+        self.versions = NameVersions()
         self._copy = copy_aside(path) if read_only else None
         if self._copy is not None:
             path = Path(self._copy.name, path.name)
@@ -347,10 +265,10 @@ class LocalCatalog(Connected):
         with self._transaction() as run:
             if handle is not None:
                 run.execute(_PUT_HANDLE, _row(handle, _HANDLE_COLUMNS))
-                self._changed(handle.name)
+                self.versions.change(handle.name)
             if attempt is not None:
                 run.execute(_PUT_ATTEMPT, _row(attempt, _ATTEMPT_COLUMNS))
-                self._changed(attempt.name)
+                self.versions.change(attempt.name)
             if commit is not None:
                 run.execute(_PUT_COMMIT, (str(commit[0]), *commit[1:]))
             if done is not None:
@@ -360,7 +278,7 @@ class LocalCatalog(Connected):
                 name, state, seq = truncated
                 query = "UPDATE attempts SET last_seq = ? WHERE name = ? AND state = ? AND last_seq >= ?"
                 run.execute(query, (seq - 1, name, state, seq))
-                self._changed(name)
+                self.versions.change(name)
 
     @checked
     def handle(self, name: str) -> Handle | None:
@@ -383,7 +301,7 @@ class LocalCatalog(Connected):
     def delete_handle(self, name: str) -> None:
         with self._transaction() as run:
             run.execute("DELETE FROM handles WHERE name = ?", (name,))
-            self._changed(name, is_gone=True)
+            self.versions.change(name, is_gone=True)
 
     @checked
     def attempts(self, name: str | None = None) -> tuple[Attempt, ...]:
@@ -406,53 +324,9 @@ class LocalCatalog(Connected):
         query = "SELECT DISTINCT name FROM attempts WHERE published_at_ms <= ? AND state = ?"
         return {name for (name,) in self._rows(query, until_ms, state)}
 
-    @property
-    def versions(self) -> Mapping[str, int]:
-        """A number for each name, which is another one after each change of its handle or attempts; none: 0."""
-        return MappingProxyType(self._versions)
-
-    @checked
-    def version(self, name: str) -> int:
-        """Return the number of a name, for `await_change`: that of `versions`, or of the last deletion of a handle."""
-        with self._changes_lock:
-            return self._versions.get(name, self._last_deletion)
-
-    @checked
-    def await_change(self, name: str, version: int, waiter: Callable[[], None]) -> bool:
-        """Register `waiter`, unless the name has another version by now. Return whether it was registered.
-
-        The next change of the name calls it once, in any thread, however often it was registered. It must neither block
-        nor raise.
-        """
-        with self._changes_lock:
-            if self._versions.get(name, self._last_deletion) != version:
-                return False
-            self._waiters.setdefault(name, set()).add(waiter)
-            return True
-
-    @checked
-    def forget_waiter(self, name: str, waiter: Callable[[], None]) -> None:
-        """Forget a waiter, if it is registered. Never waits for a transaction."""
-        with self._changes_lock:
-            waiters = self._waiters.get(name, set())
-            waiters.discard(waiter)
-            if not waiters:
-                self._waiters.pop(name, None)
-
-    def _changed(self, name: str, *, is_gone: bool = False) -> None:
-        with self._changes_lock:
-            self._versions[name] = number = next(self._numbers)
-            if is_gone:
-                self._last_deletion = number
-                del self._versions[name]
-            waiters = self._waiters.pop(name, ())
-        # A waiter that looks at once waits for `_lock`, and so for the end of this transaction.
-        for waiter in waiters:
-            waiter()
-
     def _forget_attempt(self, run: sqlite3.Connection, sid: Sid) -> None:
         for (name,) in run.execute("DELETE FROM attempts WHERE sid = ? RETURNING name", (str(sid),)).fetchall():
-            self._changed(name)
+            self.versions.change(name)
 
     # ------------------------------------------------------------ cache of remote objects
 

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import errno
-import functools
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from types import MappingProxyType, TracebackType
 from typing import TYPE_CHECKING, Annotated, TypeAlias
@@ -15,36 +13,28 @@ from typing import TYPE_CHECKING, Annotated, TypeAlias
 from seglog.base.arguments import WHOLE_MAX, Within, checked
 from seglog.base.later import logger
 from seglog.base.ownership import Owned, is_foreign
-from seglog.engine.engine import Engine, doing, give_up_ballast
-from seglog.engine.state import reclaimable
+from seglog.engine.engine import Engine, doing
 from seglog.engine.work_thread import Background, UpkeepFactory
 from seglog.errors import (
     Conflict,
-    DirectoryNotWritable,
     DiskFull,
-    InvalidArgument,
     NotADataDirectory,
-    TooManyOpenFiles,
-    Unavailable,
     WarmStoreFailed,
 )
 from seglog.files.clock import Clock, SystemClock
-from seglog.files.directory import DirectoryLock, in_memory_kind, load_settings
-from seglog.files.port import NO_DESCRIPTOR, Files, OsFiles, enter, leave
+from seglog.files.directory import DirectoryLock
+from seglog.files.port import Files, OsFiles, enter, leave
 from seglog.interrupts import OwnLock, closing_after, uninterrupted
 from seglog.late import changes, checkpoint, eviction, import_now, plan, relocation
 from seglog.startup import opening
-from seglog.startup.recovery import Recovered, recover
+from seglog.startup.start import make_root, opened, opened_to_look, plain_errors
 from seglog.tiers.cold_tier import ColdTier
 from seglog.tiers.segment_store import SegmentStores
-from seglog.tiers.warm_stores import WarmStores
 from seglog.topic import Topic
 from seglog.values.config import LogSettings, TopicConfig
 from seglog.values.elsewhere import Elsewhere
 from seglog.values.layout import Layout
 from seglog.values.names import check_topic_name
-from seglog.view import look
-from seglog.wal.wal import NO_SPACE
 
 if TYPE_CHECKING:
     from seglog.maintenance.checkpoint import Reclaimer
@@ -112,51 +102,20 @@ def open(
     clock = SystemClock() if clock is None else clock
     if not read_only:
         import_now()
-    with _plain_errors(layout.root, read_only=read_only):
+    with plain_errors(layout.root, read_only=read_only):
         if create and not read_only:
-            _make_root(port, layout.root)
+            make_root(port, layout.root)
         elif not opening.is_data_directory(port, layout):
             opening.check_never_used(port, layout)
             raise NotADataDirectory(layout.root)
         enter(port, layout.root)
         try:
-            return _opened(port, layout, clock, settings, upkeep, warm_stores, read_only=read_only)
+            if read_only:
+                return Log(port, opened_to_look(port, layout, clock, settings, warm_stores))
+            return opened(partial(Log, port), port, layout, clock, settings, upkeep, warm_stores)
         except BaseException:
             leave(port, layout.root)
             raise
-
-
-def _opened(
-    port: Files,
-    layout: Layout,
-    clock: Clock,
-    settings: LogSettings | None,
-    upkeep: UpkeepFactory,
-    warm_stores: SegmentStores | None,
-    *,
-    read_only: bool,
-) -> Log:
-    """Do the rest of `open`, once the directory exists."""
-    if read_only:
-        settings = load_settings(layout.settings) if settings is None else settings
-        stores = WarmStores.configured(port, layout, settings, warm_stores)
-        if stores is not None:
-            stores.check_owners()
-        return Log(port, look(port, layout, clock, settings, stores))
-    lock = DirectoryLock(port, layout.lock)
-    try:
-        try:
-            engine, reclaimer = _start(port, layout, clock, settings, upkeep, warm_stores)
-        except (DiskFull, OSError) as error:
-            is_full = isinstance(error, DiskFull) or error.errno in NO_SPACE
-            if not is_full or not give_up_ballast(port, layout):
-                raise
-            engine, reclaimer = _start(port, layout, clock, settings, upkeep, warm_stores)
-        _warn_if_volatile(port, layout.root)
-        return Log(port, engine, lock, reclaimer)
-    except BaseException:
-        lock.release()
-        raise
 
 
 class Log(Owned):
@@ -634,109 +593,7 @@ class Log(Owned):
             self._engine.close()
 
 
-def _warn_if_volatile(port: Files, root: Path) -> None:
-    kind = in_memory_kind(root) if isinstance(port, OsFiles) else None
-    if kind is not None:
-        _logger.warning("%s is in memory (%s): a reboot takes all of it, what is acked at fsync too", root, kind)
-
-
 def _erase(engine: Engine) -> None:
     opening.erase(engine.files, engine.layout)
     if engine.warm_stores is not None:
         engine.warm_stores.give_up()
-
-
-def _start(
-    files: Files,
-    layout: Layout,
-    clock: Clock,
-    settings: LogSettings | None,
-    upkeep: UpkeepFactory,
-    stores: SegmentStores | None,
-) -> tuple[Engine, Reclaimer]:
-    settings = load_settings(layout.settings) if settings is None else settings
-    if not opening.is_data_directory(files, layout):
-        opening.make_new(files, layout)
-    warm_stores = WarmStores.configured(files, layout, settings, stores)
-    recovered = _recover(files, layout)
-    if warm_stores is not None:
-        opening.adopt_warm(files, layout, recovered.topics.values(), warm_stores)
-    try:
-        return _engine(files, layout, clock, settings, upkeep, warm_stores, recovered)
-    except BaseException:
-        if warm_stores is not None:
-            warm_stores.release()
-        raise
-
-
-def _engine(
-    files: Files,
-    layout: Layout,
-    clock: Clock,
-    settings: LogSettings,
-    upkeep: UpkeepFactory,
-    warm_stores: WarmStores | None,
-    recovered: Recovered,
-) -> tuple[Engine, Reclaimer]:
-    if len(recovered.wal_ends) != settings.wal_shards:
-        before = opening.engine_of(files, layout, clock, settings, recovered, warm_stores)
-        with before.checkpoint_lock:
-            checkpoint.checkpoint_locked(before)
-        before.close()
-        opening.reshard(files, layout, settings.wal_shards)
-        recovered = _recover(files, layout)
-    engine = opening.engine_of(files, layout, clock, settings, recovered, warm_stores)
-    engine.room.begin()
-    try:
-        with engine.checkpoint_lock:
-            checkpoint.checkpoint_locked(engine)
-    except DiskFull:
-        engine, recovered = opening.open_full(engine, lambda: _recover(files, layout))
-    reclaimer = checkpoint.Reclaimer(engine)
-    engine.upkeep = upkeep(lambda: checkpoint.relieve(engine))
-    engine.syncer = upkeep(lambda: changes.sync_written(engine))
-    engine.relocator = upkeep(lambda: relocation.relocate_due(engine))
-    engine.reclaim = upkeep(reclaimer.run)
-    for state in recovered.topics.values():
-        engine.has_dead |= bool(reclaimable(state, settings.reclaim_dead_percent))
-    engine.wake_relocator()
-    checkpoint.wake_reclaim(engine)
-    return engine, reclaimer
-
-
-def _recover(files: Files, layout: Layout) -> Recovered:
-    recovered = recover(files, layout)
-    opening.remove_other_shards(files, layout, len(recovered.wal_ends))
-    return recovered
-
-
-def _make_root(files: Files, root: Path) -> None:
-    missing = [path for path in (root, *root.parents) if not files.is_dir(path)]
-    for path in reversed(missing):
-        try:
-            files.make_dir(path)
-        except FileExistsError as error:
-            raise NotADataDirectory(root) from error
-        files.sync_dir(path.parent)
-
-
-@contextmanager
-def _plain_errors(root: Path, *, read_only: bool) -> Iterator[None]:
-    """Raise an error of the log for an `OSError` about the directory as a whole."""
-    try:
-        with doing("open"):
-            yield
-    except OSError as error:
-        if error.errno in NO_SPACE:
-            raise DiskFull(root, "open") from error
-        if error.errno in NO_DESCRIPTOR:
-            raise TooManyOpenFiles(root) from error
-        if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
-            cause = os.strerror(error.errno)
-            if read_only:
-                hint = "check the owner and mode of the files in it"
-                raise Unavailable(f"cannot read in {root}: {cause}", hint=hint) from error
-            raise DirectoryNotWritable(root, cause) from error
-        if error.errno == errno.ENAMETOOLONG:
-            raise InvalidArgument("path", str(root), "a path that the file system takes: it is too long") from error
-        raise

@@ -202,15 +202,15 @@ class ReplicaFollower:
         """
         local = self._epochs.local
         while True:
-            version = local.version(self._name)
+            version = local.versions.of(self._name)
             snapshot = self._newest()
             if snapshot is None or snapshot.bounds.head_seq >= self.seq:
                 return True
-            if local.await_change(self._name, version, waiter):
+            if local.versions.wait(self._name, version, waiter):
                 return False
 
     def forget(self, waiter: Callable[[], None]) -> None:
-        self._epochs.local.forget_waiter(self._name, waiter)
+        self._epochs.local.versions.forget(self._name, waiter)
 
     def _newest(self) -> Snapshot | None:
         epoch, snapshot = self._epochs.newest(self._name)

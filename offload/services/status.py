@@ -324,4 +324,4 @@ class StatusService(Owned):
 
     def versions(self) -> Mapping[str, int]:
         """Return a number for each name, which is another one after each change of its offload state here; none: 0."""
-        return self._local.versions
+        return self._local.versions.all

@@ -18,7 +18,8 @@ import pytest
 
 from catalog.errors import FormatUnsupported, InvalidArgument, InvalidObject, LocalCatalogUnavailable
 from catalog.format.keys import Key
-from catalog.local import Attempt, Copy, LocalCatalog
+from catalog.local import Attempt, LocalCatalog
+from catalog.local_copy import Copy
 from tests.catalog.samples import sid, vid
 from tests.seams.catalog import connection_of
 from tests.worlds.local_rows import FULL, HANDLE, PENDING
@@ -77,17 +78,17 @@ def test_a_change_wakes_each_waiter_once_also_a_deletion_of_a_name_that_never_ch
         woken.append(1)
 
     with LocalCatalog(path) as fresh:
-        before = fresh.version(HANDLE.name)
+        before = fresh.versions.of(HANDLE.name)
         fresh.delete_handle(HANDLE.name)
-        assert HANDLE.name not in fresh.versions
-        assert not fresh.await_change(HANDLE.name, before, wake)
-    version = local.versions[HANDLE.name]
-    assert all(local.await_change(HANDLE.name, version, wake) for _ in range(3))
+        assert HANDLE.name not in fresh.versions.all
+        assert not fresh.versions.wait(HANDLE.name, before, wake)
+    version = local.versions.all[HANDLE.name]
+    assert all(local.versions.wait(HANDLE.name, version, wake) for _ in range(3))
     local.save(handle=HANDLE)
     assert woken == [1]
-    version = local.versions[HANDLE.name]
-    assert all(local.await_change(HANDLE.name, version, wake) for _ in range(3))
-    local.forget_waiter(HANDLE.name, wake)
+    version = local.versions.all[HANDLE.name]
+    assert all(local.versions.wait(HANDLE.name, version, wake) for _ in range(3))
+    local.versions.forget(HANDLE.name, wake)
     local.delete_handle(HANDLE.name)
     assert woken == [1]
 
@@ -99,12 +100,12 @@ def test_waiters_come_and_go_while_a_transaction_runs(local: LocalCatalog) -> No
         is_inside.set()
         may_end.wait(1)
 
-    assert local.await_change(HANDLE.name, 0, stay)
+    assert local.versions.wait(HANDLE.name, 0, stay)
     with ThreadPoolExecutor() as pool:
         saved = pool.submit(local.save, handle=HANDLE)
         assert is_inside.wait(5)
-        assert local.await_change("other", 0, stay)
-        local.forget_waiter("other", stay)
+        assert local.versions.wait("other", 0, stay)
+        local.versions.forget("other", stay)
         assert not saved.done()
         may_end.set()
 
