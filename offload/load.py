@@ -48,8 +48,8 @@ from __future__ import annotations
 import logging
 import os
 from bisect import bisect_left
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import field, replace
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 
 from catalog import (
     MAIN,
@@ -79,6 +79,7 @@ from offload.errors import OffloadError
 from offload.format.block import largest_entry
 from offload.format.topic_config import config_of
 from offload.settings import OffloadSettings, codec_named, encrypted_by, trigger_overrides
+from offload.write.frame_batches import FrameBatches
 from offload.write.publisher import make_due_checkpoint
 from offload.write.segment_upload import UploadJob, delete_segment, upload_segment
 from seglog.base import forms
@@ -433,14 +434,14 @@ def write_part(
         return sids[-1]
 
     try:
-        return _written(store, load, partition, _Batches(batches), new_sid)
+        return _written(store, load, partition, FrameBatches(batches), new_sid)
     except BaseException:
         _discard_segments(store, load, sids)
         raise
 
 
 def _written(
-    store: ObjectStore, load: Load, partition: int, waiting: _Batches, new_sid: Callable[[], Sid]
+    store: ObjectStore, load: Load, partition: int, waiting: FrameBatches, new_sid: Callable[[], Sid]
 ) -> LoadedPart:
     segments: list[SegmentRef] = []
     rows, counted = 0, load.rows_of(partition)
@@ -461,38 +462,6 @@ def _discard_segments(store: ObjectStore, load: Load, sids: Iterable[Sid]) -> No
             delete_segment(store, load.vid, sid)
         except CatalogError as trouble:
             _log.warning("segment %s stays behind for GC: %s", sid, trouble)
-
-
-@dataclass(slots=True)
-class _Batches:
-    """Batches of frames with a look at the first one that is left."""
-
-    batches: Iterable[Frames]
-    _rest: Iterator[Frames] = field(init=False)
-    _next: Frames | None = field(init=False)
-
-    def __post_init__(self) -> None:
-        self._rest = iter(self.batches)
-        self._next = next(self._rest, None)
-
-    @property
-    def first_seq(self) -> int | None:
-        return None if self._next is None else int(self._next.headers["seq"][0])
-
-    def up_to(self, max_bytes: int) -> Iterator[Frames]:
-        """Yield batches of together at most `max_bytes`, but at least one."""
-        size = 0
-        while self._next is not None and (size == 0 or size + self._next.size_bytes <= max_bytes):
-            frames, self._next = self._next, None
-            size += frames.size_bytes
-            yield frames
-            del frames
-            self._next = next(self._rest, None)
-
-    def __iter__(self) -> Iterator[Frames]:
-        while self._next is not None:
-            yield self._next
-            self._next = next(self._rest, None)
 
 
 @dataclass(frozen=True, slots=True)

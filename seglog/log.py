@@ -520,7 +520,7 @@ class Log(Owned):
         if engine.pending_warm_deletes:
             topic_id, first_seq = engine.pending_warm_deletes[0]
             raise WarmStoreFailed(engine.layout.data(topic_id, first_seq), "it does not delete it")
-        self._close(then=functools.partial(_erase, engine))
+        self._close(then=partial(_erase, engine))
 
     def close(self) -> None:
         """Make everything durable, and release the directory, even if an error is raised. Idempotent.
