@@ -3,7 +3,12 @@
 One connection appends a record at `fsync`. The next append begins when all followers have the record. The yardstick is
 NATS JetStream with `sync_interval: always`: a stream keeps the subject, and each follower subscribes to it on a
 connection of its own. The followers of both are the same plain sockets in this process. "Idle" is the CPU time of the
-daemon while its followers get nothing.
+daemon while its followers get nothing, and the memory that each of them costs it.
+
+    way       what a follower asks for
+    lines     GET /topics/bench/records?follow=1, as JSON lines
+    events    GET /events?topic=bench, as server-sent events
+    ws        a subscription on a WebSocket
 """
 
 from __future__ import annotations
@@ -14,6 +19,7 @@ import shutil
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeAlias
 
@@ -35,8 +41,32 @@ IDLE_S = 10.0
 _AT_ONCE = 64
 _TOKEN_BYTES = 16
 _TYPE = "Content-Type: application/octet-stream"
-_FOLLOW = b"GET /topics/bench/records?follow=1&from=1 HTTP/1.1\r\nHost: localhost\r\n\r\n"
+_HOST = b"HTTP/1.1\r\nHost: localhost\r\n"
 _SUBSCRIBE = b"CONNECT {}\r\nSUB bench 1\r\n"
+
+
+def masked(message: bytes) -> bytes:
+    """Return a text frame of a WebSocket's client, with an empty mask (RFC 6455, 5.2). It has 125 bytes at most."""
+    return bytes((0x81, 0x80 | len(message), 0, 0, 0, 0)) + message
+
+
+@dataclass(frozen=True, slots=True)
+class Way:
+    """What a follower sends: at first, and once the server has answered that."""
+
+    opening: bytes
+    then: bytes = b""
+
+
+WAYS = {
+    "lines": Way(b"GET /topics/bench/records?follow=1&from=1 " + _HOST + b"\r\n"),
+    "events": Way(b"GET /events?topic=bench:1 " + _HOST + b"\r\n"),
+    "ws": Way(
+        b"GET /ws " + _HOST + b"Connection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\n"
+        b"Sec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\n\r\n",
+        masked(b'{"do": "subscribe", "id": 1, "topic": "bench", "from": 1, "credit": 1000000000}'),
+    ),
+}
 
 Publish: TypeAlias = Callable[[bytes], None]
 Served: TypeAlias = AbstractAsyncContextManager[tuple[int, Publish]]
@@ -44,35 +74,48 @@ Served: TypeAlias = AbstractAsyncContextManager[tuple[int, Publish]]
 
 def run(options: Options) -> Report:
     rows = [row for followers in FOLLOWERS for row in _receipts(options, followers)]
-    rows.append(_idle(options, FOLLOWERS[-1]))
+    for name, way in WAYS.items():
+        rows += _idle(options, FOLLOWERS[-1], name, way)
     return Report("http-follow", SUMMARY, tuple(rows), describe(options.directory), options.rounds)
 
 
 def _receipts(options: Options, followers: int) -> list[Row]:
-    subjects = {
-        "seglog": _subject(_daemon, _FOLLOW, followers),
-        "jetstream": _subject(_jetstream, _SUBSCRIBE, followers),
-    }
+    subjects = {name: _subject(_daemon, way, followers) for name, way in WAYS.items()}
+    subjects["jetstream"] = _subject(_jetstream, Way(_SUBSCRIBE), followers)
     label = "1 follower" if followers == 1 else f"{followers:,} followers"
     rounds = in_slices(options, label, subjects)
-    return [
-        *compare(rounds, f"{label}, p50", "us", "p50_us", "jetstream", more_is_better=False),
-        *compare(rounds, f"{label}, p99", "us", "p99_us", "jetstream", more_is_better=False),
-    ]
+    rows: list[Row] = []
+    for name in WAYS:
+        called = rounds.called("seglog", name)
+        rows += compare(called, f"{label}, {name}, p50", "us", "p50_us", "jetstream", more_is_better=False)
+        rows += compare(called, f"{label}, {name}, p99", "us", "p99_us", "jetstream", more_is_better=False)
+    return rows
 
 
-def _idle(options: Options, followers: int) -> Row:
+def _idle(options: Options, followers: int, name: str, way: Way) -> list[Row]:
     idle_s = 0.2 if options.quick else IDLE_S
     place = options.directory / "follow-idle"
     with daemon.running(place) as served, asyncio.Runner() as runner:
         runner.run(_end(runner.run(_make_topic(served.port))))
-        crowd = runner.run(_begin(served.port, _FOLLOW, followers))
+        few = runner.run(_begin(served.port, way, 1))  # the first one imports what all of them need
+        before_bytes = _memory_bytes(served.process.pid)
+        crowd = runner.run(_begin(served.port, way, followers))
+        each_kib = (_memory_bytes(served.process.pid) - before_bytes) / followers / 1024
         before = _cpu_s(served.process.pid)
         time.sleep(idle_s)
         share = (_cpu_s(served.process.pid) - before) / idle_s
+        few.close()
         crowd.close()
     shutil.rmtree(place)
-    return alone(f"{followers:,} idle followers, CPU of the daemon", "%", max(share * 100, 0.01))
+    label = f"{followers:,} idle followers, {name}"
+    return [
+        alone(f"{label}, CPU of the daemon", "%", max(share * 100, 0.01)),
+        alone(f"{label}, memory for each", "KiB", max(each_kib, 0.01)),
+    ]
+
+
+def _memory_bytes(pid: int) -> int:
+    return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
 
 def _cpu_s(pid: int) -> float:
@@ -80,14 +123,14 @@ def _cpu_s(pid: int) -> float:
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
-def _subject(serve: Callable[[Path], Served], opening: bytes, followers: int) -> Open:
+def _subject(serve: Callable[[Path], Served], way: Way, followers: int) -> Open:
     @contextmanager
     def open_subject(directory: Path) -> Iterator[Slice]:
         with asyncio.Runner() as runner:
             served = serve(directory)
             port, publish = runner.run(served.__aenter__())
             try:
-                crowd = runner.run(_begin(port, opening, followers))
+                crowd = runner.run(_begin(port, way, followers))
                 runner.run(crowd.receive(publish))  # until the first record is there, a follower may not have begun
                 yield lambda slice_s: runner.run(_rounds(crowd, publish, slice_s))
                 crowd.close()
@@ -136,21 +179,22 @@ class _Crowd:
 class _Follower(asyncio.Protocol):
     transport: asyncio.Transport
 
-    def __init__(self, crowd: _Crowd, opening: bytes) -> None:
+    def __init__(self, crowd: _Crowd, way: Way) -> None:
         self._crowd = crowd
-        self._opening = opening
+        self._way = way
         self._rest = b""
         self.begun = asyncio.get_running_loop().create_future()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.Transport)
         self.transport = transport
-        transport.write(self._opening)
+        transport.write(self._way.opening)
 
     def data_received(self, data: bytes) -> None:
         text = self._rest + data
         if not self.begun.done():
             self.begun.set_result(data)
+            self.transport.write(self._way.then)
         if self._crowd.token and self._crowd.token in text:
             self._rest = b""
             self._crowd.got()
@@ -158,14 +202,14 @@ class _Follower(asyncio.Protocol):
             self._rest = text[-_TOKEN_BYTES:]
 
 
-async def _begin(port: int, opening: bytes, followers: int) -> _Crowd:
+async def _begin(port: int, way: Way, followers: int) -> _Crowd:
     """Connect the followers, some at a time. Raise `RuntimeError` if the server refuses one."""
     crowd, loop = _Crowd(), asyncio.get_running_loop()
     while len(crowd.followers) < followers:
         wave = range(min(_AT_ONCE, followers - len(crowd.followers)))
-        made = [(await loop.create_connection(lambda: _Follower(crowd, opening), "127.0.0.1", port))[1] for _ in wave]
+        made = [(await loop.create_connection(lambda: _Follower(crowd, way), "127.0.0.1", port))[1] for _ in wave]
         for answer in await asyncio.gather(*(follower.begun for follower in made)):
-            if not answer.startswith((b"HTTP/1.1 200", b"INFO")):
+            if not answer.startswith((b"HTTP/1.1 200", b"HTTP/1.1 101", b"INFO")):
                 raise RuntimeError(f"no follower: {answer[:200]!r}")
         crowd.followers += made
     await asyncio.sleep(0.2)

@@ -65,8 +65,8 @@ class RemoteArchive:
             name: The topic, or TOPIC@BRANCH.
             start: The first seq; None is the first live record.
             end: The last seq, inclusive; None is the head.
-            at: The state: `seq:N`, `lsn:N`, `head`, `head~N`, `tag:NAME`, `pin:NAME`, or a time such as
-                `20 minutes ago`. None is the newest.
+            at: The state: `seq:N`, `lsn:N`, `head~N`, `tag:NAME`, `pin:NAME`, or a time such as `20 minutes ago`. None
+                is the newest. `head` is for a topic that the daemon follows: one that it writes has newer records.
 
         Raises:
             SeglogError: As `offload.Archive.read` does, at the first record.
