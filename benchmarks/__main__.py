@@ -39,6 +39,7 @@ NAMES = (
     "bulk",
     "http-append",
     "http-follow",
+    "delivery",
     "http-body",
     "small-streams",
     "tenant-credentials",

@@ -49,14 +49,17 @@ def running(directory: Path) -> Iterator[str]:
 
 
 @asynccontextmanager
-async def connected(address: str) -> AsyncIterator[Any]:
-    """Yield a JetStream context whose `publish(SUBJECT, value)` returns when the record is on the disk."""
+async def connected(address: str, *subjects: str) -> AsyncIterator[Any]:
+    """Yield a JetStream context whose `publish(SUBJECT, value)` returns when the record is on the disk.
+
+    With `subjects`, its stream keeps these.
+    """
     import nats
 
     client = await nats.connect(address)
     try:
         stream = client.jetstream()
-        await stream.add_stream(name=SUBJECT, subjects=[SUBJECT])
+        await stream.add_stream(name=SUBJECT, subjects=[*subjects] or [SUBJECT])
         yield stream
     finally:
         await client.close()
