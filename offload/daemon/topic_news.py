@@ -4,11 +4,11 @@
     2  It waits at the feed of the topic, which reads each append once for all that wait (offload.daemon.feeds).
     3  After a truncation it learns from which seq on its records are void, and continues there.
 
-FOLLOWER-1  An id of an event names one record for ever, because a truncation makes the epoch higher. If a client
+NEWS-1  An id of an event names one record for ever, because a truncation makes the epoch higher. If a client
     resumes in a former epoch and may have a record that was removed, it first gets a `Truncation`.
-FOLLOWER-2  The daemon knows the seq of each truncation since its log was opened. For an earlier one, the truncation
+NEWS-2  The daemon knows the seq of each truncation since its log was opened. For an earlier one, the truncation
     begins at 1: the client gets all records again. For a replica, the commits tell (EPOCH-2).
-FOLLOWER-6  A follower of a replica is quiet while the syncs fail, and goes on with the next one that works. It ends
+NEWS-3  A follower of a replica is quiet while the syncs fail, and goes on with the next one that works. It ends
     with an error once the name is gone, and as at a stop once this daemon writes the topic.
 """
 
