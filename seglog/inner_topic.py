@@ -15,7 +15,7 @@ from seglog.engine.engine import Engine, doing
 from seglog.engine.state import TopicState
 from seglog.errors import ReadOnly, SeqOutOfRange, Truncated
 from seglog.format.frames import Frames
-from seglog.late import changes, checkpoint, eviction, follow, plan, sealed
+from seglog.late import changes, checkpoint, conditions, eviction, follow, plan, sealed
 from seglog.reading.read import read_frame_batches
 from seglog.reading.times import expired_seq, first_seq_at, known_floors
 from seglog.segments.segment import SegmentInfo
@@ -230,6 +230,14 @@ class InnerTopic:
         state = self._engine.state(self.name)
         with self._engine.committer.lock:
             return state.epoch, state.cut_since(epoch)
+
+    def known_incarnation(self) -> str | None:
+        """Return `Topic.incarnation`, or None as long as the log has no id of its own. Raise `NoSuchTopic`.
+
+        A log that is open for reading only answers, too.
+        """
+        state = self._engine.state(self.name)
+        return conditions.known_incarnation(self._engine, state)
 
     @checked
     def sealed_version(self, last: int) -> tuple[int, ...] | None:

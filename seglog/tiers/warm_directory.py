@@ -167,7 +167,7 @@ class WarmDirectory:
         other = Layout(Path(str(owner.get("path"))))
         is_elsewhere = self._files.identity(other.root) not in {None, self._files.identity(self._data.root)}
         is_original = owner.get("inode") == self._inode()
-        if is_elsewhere and is_original and _known_id(self._files, other) == own_id:
+        if is_elsewhere and is_original and known_log_id(self._files, other) == own_id:
             raise WarmDirectoryTaken(self.root, f"{other.root}, of which {self._data.root} is a copy")
 
     def _may_adopt(self, is_ours: IsOurs) -> bool:
@@ -218,7 +218,7 @@ def log_id(files: Files, data: Layout) -> str:
     Raises `FileCorrupt`, and errors of the disk.
     """
     with _making.exclusive:
-        own_id = _known_id(files, data)
+        own_id = known_log_id(files, data)
         if own_id is None:
             own_id = os.urandom(16).hex()
             _write(files, _id_path(data), {"format": _FORMAT, "log": own_id})
@@ -229,7 +229,8 @@ def _id_path(data: Layout) -> Path:
     return data.meta / "log-id"
 
 
-def _known_id(files: Files, data: Layout) -> str | None:
+def known_log_id(files: Files, data: Layout) -> str | None:
+    """Return the log's own id, or None if there is none yet. Raise `FileCorrupt`, and errors of the disk."""
     stored = _read(files, _id_path(data))
     return None if stored is None else str(stored.get("log"))
 

@@ -29,7 +29,7 @@ from seglog.base.arguments import kind_of, taken
 from seglog.engine.engine import Engine
 from seglog.engine.state import TopicState
 from seglog.errors import HeadMoved, InvalidArgument, InvalidSetting, OtherIncarnation
-from seglog.tiers.warm_directory import log_id
+from seglog.tiers.warm_directory import known_log_id, log_id
 from seglog.values.append_key import GivenKey, check_key, repeated_key
 from seglog.values.producer import ProducerBatch, repeated
 
@@ -139,6 +139,13 @@ def check_incarnation(engine: Engine, name: str, state: TopicState | None, expec
 def incarnation_of(engine: Engine, state: TopicState) -> str:
     """Return the incarnation of a topic. `know_log_id` was called."""
     return f"{engine.log_id}-{state.topic_id:08x}"
+
+
+def known_incarnation(engine: Engine, state: TopicState) -> str | None:
+    """Return the incarnation of a topic, or None as long as the log has no id of its own. Make none."""
+    if engine.log_id is None:
+        engine.log_id = known_log_id(engine.files, engine.layout)
+    return None if engine.log_id is None else incarnation_of(engine, state)
 
 
 def know_log_id(engine: Engine) -> None:

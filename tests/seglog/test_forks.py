@@ -67,6 +67,7 @@ def calls_on(log: Log) -> dict[str, Callable[[], Any]]:
         "known_producer": lambda: topic.inner.known_producer("p"),
         "bounds": topic.bounds,
         "incarnation": topic.incarnation,
+        "known_incarnation": topic.inner.known_incarnation,
         "append ephemeral": lambda: topic.append([b"x"], durability="ephemeral"),
         "delete": lambda: topic.delete(before=2),
         "undo": topic.undo,

@@ -210,6 +210,7 @@ READS = {
     *(
         "changed_since",
         "has_bytes",
+        "known_incarnation",
         "record_count_hot",
         "sealed_files",
         "sealed_seq",

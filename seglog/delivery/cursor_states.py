@@ -1,0 +1,268 @@
+"""The cursors of a log, in memory and in the topic `_seglog.cursors` (seglog.delivery.cursor).
+
+    1  The first user loads them: the newest record of each cursor counts (seglog.delivery.keyed_topic).
+    2  Who changes a cursor claims it, makes the new state of the one that is here, and appends it, durably.
+    3  The new state takes the place of the former one, and the claim ends. After an error the former state stays.
+
+CURSORS-1  A change is in memory only once its record is durable. So a failed append changes nothing, and no change is
+    computed from a state that may be lost. One change of a cursor at a time, so none loses what another one acked.
+CURSORS-2  A cursor counts for one topic of one log (`Topic.incarnation`). If the topic is deleted, or made again, the
+    cursor has ended, and a compaction leaves it out.
+CURSORS-3  A truncation shows when the cursor is next looked at, by its epoch, and is stored with the next change. The
+    log knows a truncation exactly as long as it is open; after a restart, such a cursor begins at 1: its reader gets
+    all records again, and misses none.
+CURSORS-4  A cursor from another directory, as after a recovery from the remote, counts up to the records that the topic
+    had when this directory took it over. The seqs behind them may be other records here.
+
+Thread-safe: the event loop of a daemon and the threads of its commands share the object of their log (`of`).
+"""
+
+from __future__ import annotations
+
+import threading
+import weakref
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import replace
+
+from seglog.base.errors import Conflict, Corrupt, Missing
+from seglog.delivery.cursor import TOPIC, Cursor, decode_cursor, encode_cursor, key_of
+from seglog.delivery.keyed_topic import KeyedTopic, compact
+from seglog.errors import AppendsHeld, DiskFull, InvalidArgument, NoSuchTopic, SeqOutOfRange
+from seglog.log import Log
+from seglog.values.record import Record
+
+MOST_CURSORS = 1_000
+"""The cursors of one log. They are labels of metrics, so there is a bound."""
+
+Cut = Callable[[Cursor, int], int | None]
+"""Takes a cursor of another directory and the time of its record. Returns the lowest seq truncated since, or None."""
+
+
+class CursorStates:
+    """The cursors of one log."""
+
+    def __init__(self, log: Log) -> None:
+        self._log = weakref.proxy(log)  # the register of `of` ends with the log
+        self._states: dict[str, Cursor] = {}
+        self._keyed = self._new_replay(lambda _: None)
+        self._room = threading.Condition()
+        self._claimed: set[str] = set()
+        self._waiting: Counter[str] = Counter()
+        self._loading = threading.Lock()
+        self._changes = 0
+        self.is_loaded = False
+
+    @classmethod
+    def of(cls, log: Log) -> CursorStates:
+        """Return the object that all users of an open log share."""
+        with _making:
+            found = _by_log.get(log)
+            if found is None:
+                found = _by_log[log] = cls(log)
+            return found
+
+    @staticmethod
+    def _new_replay(report: Callable[[str], None]) -> KeyedTopic[Cursor]:
+        return KeyedTopic(TOPIC, _keyed_cursor, report)
+
+    def load(
+        self,
+        records: Callable[[], Iterable[Record]],
+        report: Callable[[str], None] = lambda _: None,
+        cut: Cut = lambda _cursor, _ts_ms: None,
+        delete: Callable[[int], object] | None = None,
+        *,
+        is_followed: bool = False,
+    ) -> None:
+        """Take the newest state of each cursor from `records`, once, and compact the topic if it is time.
+
+        While this log does not write the topic, and it `is_followed`, each call takes all states anew. Without
+        `delete`, as in a log that is open for reading only, nothing is compacted.
+        """
+        with self._loading:
+            while not self.is_loaded:
+                changes, is_own = self._changes, self._log.has_topic(TOPIC)
+                states, keyed = self._replayed(records(), report, cut)
+                if is_own and delete is not None and keyed.is_outdated(len(states)):
+                    states = self._compacted(states, delete)
+                with self._room:
+                    if self._changes == changes:  # else a first record came meanwhile
+                        self._states, self._keyed = states, keyed
+                        self.is_loaded = is_own or not is_followed
+                        return
+
+    def _replayed(
+        self, records: Iterable[Record], report: Callable[[str], None], cut: Cut
+    ) -> tuple[dict[str, Cursor], KeyedTopic[Cursor]]:
+        states: dict[str, Cursor] = {}
+        times_ms: dict[str | None, int] = {}
+        keyed = self._new_replay(report)
+
+        def seen() -> Iterator[Record]:
+            for record in records:
+                times_ms[record.tag] = record.ts_ms
+                yield record
+
+        keyed.replay(seen(), lambda cursor: _take(states, cursor), lambda key: states.pop(key, None))
+        for key, cursor in states.items():
+            seq = cut(cursor, times_ms[key]) if self._is_foreign(cursor) else None
+            states[key] = cursor if seq is None else cursor.cut(seq, cursor.epoch)
+        return states, keyed
+
+    def _compacted(self, states: dict[str, Cursor], delete: Callable[[int], object]) -> dict[str, Cursor]:
+        """Drop the records that are outdated. Without room, a later start does so. Return the states that are left."""
+        there = {key: cursor for key, cursor in states.items() if self._is_foreign(cursor) or self._now(cursor) is not None}
+        with suppress(AppendsHeld, DiskFull):
+            compact(self._log.topic(TOPIC), [(encode_cursor(cursor), key) for key, cursor in there.items()], delete)
+        return there
+
+    # ------------------------------------------------------------ looks
+
+    def find(self, topic: str, name: str) -> Cursor:
+        """Return a cursor as of now. Raise `NoSuchTopic`, `Missing`, and `Corrupt` for an unreadable state."""
+        key = key_of(topic, name)
+        if key in self._keyed.unreadable:
+            record = f"record {self._keyed.unreadable[key]} of {TOPIC}"
+            text = f"the state of the cursor {key} is unknown: {record} is no cursor of this version"
+            raise Corrupt(text, hint="use the directory with the version that wrote the record")
+        stored = self._states.get(key)
+        cursor = None if stored is None else self._now(stored)
+        if cursor is None:
+            self._log.get_topic(topic)
+            hint = f"`seglog cursor create {topic} {name}` makes it, and `seglog cursor list {topic}` lists those there are"
+            raise Missing(f"topic {topic} has no cursor {name}", hint=hint)
+        return cursor
+
+    def has(self, topic: str, name: str) -> bool:
+        """Return whether there is such a cursor, also one whose state is unreadable."""
+        key = key_of(topic, name)
+        stored = self._states.get(key)
+        return key in self._keyed.unreadable or (stored is not None and self._now(stored) is not None)
+
+    def all(self, topic: str | None = None) -> list[Cursor]:
+        """Return the cursors of a topic, or of all, as of now, by their names."""
+        now = [self._now(cursor) for cursor in tuple(self._states.values())]
+        there = (cursor for cursor in now if cursor is not None and topic in {None, cursor.topic})
+        return sorted(there, key=lambda cursor: (cursor.topic, cursor.name))
+
+    def is_stored(self, cursor: Cursor) -> bool:
+        """Return whether the newest record of the cursor says the same."""
+        return self._states.get(cursor.key) == cursor
+
+    def _is_foreign(self, cursor: Cursor) -> bool:
+        """Return whether another directory wrote the state of the cursor."""
+        for name in (TOPIC, cursor.topic):
+            with suppress(NoSuchTopic):
+                here = self._log.topic(name).inner.known_incarnation()
+                return here is None or _log_of(cursor.incarnation) != _log_of(here)
+        return True
+
+    def _now(self, cursor: Cursor) -> Cursor | None:
+        """Return the cursor for the topic as it is; None if that is gone (CURSORS-2, CURSORS-3, CURSORS-4)."""
+        topic = self._log.topic(cursor.topic)
+        try:
+            here = topic.inner.known_incarnation()
+            epoch, cut = topic.inner.changed_since(cursor.epoch)
+        except NoSuchTopic:
+            return None
+        if here == cursor.incarnation:
+            return cursor if cut is None else cursor.cut(cut, epoch)
+        if here is not None and _log_of(here) == _log_of(cursor.incarnation):
+            return None
+        return replace(cursor.cut(topic.first_seq, epoch), incarnation=here or "")
+
+    # ------------------------------------------------------------ changes
+
+    def try_claim(self, key: str) -> bool:
+        """Claim a cursor, unless somebody else has it or waits for it. Return whether it is claimed now."""
+        with self._room:
+            if key in self._claimed or self._waiting[key]:
+                return False
+            self._claimed.add(key)
+            return True
+
+    def claim(self, key: str) -> None:
+        """Claim a cursor, and wait until it is free."""
+        with self._room:
+            self._waiting[key] += 1
+            try:
+                self._room.wait_for(lambda: key not in self._claimed)
+                self._claimed.add(key)
+            finally:
+                self._waiting -= Counter([key])
+
+    def release(self, key: str) -> None:
+        with self._room:
+            self._claimed.discard(key)
+            self._room.notify_all()
+
+    @contextmanager
+    def claimed(self, key: str) -> Iterator[None]:
+        """Hold a cursor during the block."""
+        self.claim(key)
+        try:
+            yield
+        finally:
+            self.release(key)
+
+    def check_room(self) -> None:
+        """Raise `Conflict` if the log has as many cursors as it takes."""
+        if len(self._states) >= MOST_CURSORS and len(self.all()) >= MOST_CURSORS:
+            text = f"this directory has {MOST_CURSORS:,} cursors, and takes no more"
+            raise Conflict(text, hint="`seglog cursor delete TOPIC NAME` deletes one")
+
+    def acked(self, cursor: Cursor, seqs: Sequence[int], epoch: int) -> Cursor:
+        """Return the cursor with an ack in it. Raise `Conflict`, `SeqOutOfRange`, `InvalidArgument`: none of it counts.
+
+        `cursor` is what `find` has returned.
+        """
+        if epoch != cursor.epoch:
+            text = f"{cursor.topic} is in epoch {cursor.epoch}, and the ack is of epoch {epoch}; nothing was acked"
+            hint = f"the seqs may mean other records since then: continue behind seq {cursor.floor} of this epoch"
+            raise Conflict(text, hint=hint)
+        if len(seqs):
+            is_range = isinstance(seqs, range) and seqs.step == 1
+            least, most = (seqs[0], seqs[-1]) if is_range else (min(seqs), max(seqs))
+            head_seq = self._log.topic(cursor.topic).head_seq
+            if least < 1:
+                raise InvalidArgument("seqs", least, "the seqs of records, which begin at 1")
+            if most > head_seq:
+                raise SeqOutOfRange(cursor.topic, most, 1, head_seq)
+        return cursor.acked(seqs)
+
+    def put(self, cursor: Cursor) -> Cursor:
+        """Append the state of a claimed cursor, durably, and take it. Raise what an append raises, with no change."""
+        own = replace(cursor, incarnation=self._log.topic(cursor.topic).incarnation())
+        topic, value = self._log.topic(TOPIC), encode_cursor(own)
+        topic.append([value], tag=own.key, durability="fsync")
+        self.take(own)
+        return own
+
+    def take(self, cursor: Cursor) -> None:
+        """Let a state count that is durable now."""
+        with self._room:
+            self._changes += 1
+            _take(self._states, cursor)
+
+
+def _take(states: dict[str, Cursor], cursor: Cursor) -> None:
+    if cursor.is_deleted:
+        states.pop(cursor.key, None)
+    else:
+        states[cursor.key] = cursor
+
+
+def _keyed_cursor(record: Record) -> tuple[str, Cursor]:
+    cursor = decode_cursor(record.value, record.tag)
+    return cursor.key, cursor
+
+
+def _log_of(incarnation: str) -> str:
+    """Return the id of the log in an incarnation."""
+    return incarnation.partition("-")[0]
+
+
+_making = threading.Lock()
+_by_log: weakref.WeakKeyDictionary[Log, CursorStates] = weakref.WeakKeyDictionary()
