@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from prometheus_client import Counter, Gauge, Histogram, Metric
 
     from offload.daemon.figures import DirectoryFigures, ReplicaFigures, TopicFigures
+    from offload.operations.cursor import CursorListed
     from offload.operations.listed import ListedCommand, ListedParameter
 
 __all__ = [
@@ -290,6 +291,11 @@ class _OneTopic:
         from offload.daemon.figures import ReplicaFigures
 
         return [ReplicaFigures("t", 0)]
+
+    def cursors(self) -> list[CursorListed]:
+        from offload.operations.cursor import CursorListed
+
+        return [CursorListed("t", "c", 1, 0, 0, 0, 0, 0)]
 
     def live_workers(self) -> int:
         return 0

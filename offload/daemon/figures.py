@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
 from offload.archive import Archive
+from offload.operations.cursor import TOPIC, CursorListed, listed
 from offload.worker.pool import WorkerPool
 from seglog import Log, NoSuchTopic
 from seglog.base.values import dataclass
@@ -86,6 +87,20 @@ _TOPICS: tuple[tuple[str, str, Callable[[TopicFigures], float | None]], ...] = (
     ),
 )
 
+_CURSORS: tuple[tuple[str, str, Callable[[CursorListed], float | None]], ...] = (
+    ("seglog_cursor_lag_records", "Seqs that a cursor has not acked.", lambda each: each.lag_records),
+    (
+        "seglog_cursor_lag_bytes",
+        "Bytes of frames that a cursor has not acked, by the mean frame on the local disk.",
+        lambda each: each.lag_bytes,
+    ),
+    (
+        "seglog_cursor_lag_seconds",
+        "Age of the first record on the local disk that a cursor has not acked; 0 if there is none.",
+        lambda each: each.lag_s if each.lag_records else 0,
+    ),
+)
+
 
 class FigureCollector:
     """A collector of prometheus_client that asks `source` at each scrape."""
@@ -98,6 +113,7 @@ class FigureCollector:
         topics = list(self._source.topics())
         for name, meaning, value_of in _TOPICS:
             yield _gauge(name, meaning, ((figures.topic, value_of(figures)) for figures in topics))
+        yield from self._cursors()
         lags = ((replica.topic, replica.lag_s) for replica in self._source.replicas())
         yield _gauge(
             "seglog_replica_lag_seconds",
@@ -117,6 +133,16 @@ class FigureCollector:
             forgotten.add_metric([figures.topic], figures.forgotten_producers)
         yield forgotten
         yield self._caches()
+
+    def _cursors(self) -> Iterator[Metric]:
+        cursors = list(self._source.cursors())
+        for name, meaning, value_of in _CURSORS:
+            family = GaugeMetricFamily(name, meaning, labels=["topic", "cursor"])
+            for cursor in cursors:
+                value = value_of(cursor)
+                if value is not None:
+                    family.add_metric([cursor.topic, cursor.cursor], float(value))
+            yield family
 
     def _caches(self) -> Metric:
         family = CounterMetricFamily(
@@ -170,6 +196,15 @@ class DirectoryFigures:
                 yield self._topic(name)
             except NoSuchTopic:  # deleted meanwhile
                 continue
+
+    def cursors(self) -> Iterable[CursorListed]:
+        """Return the cursors with their lags: none before they are loaded (offload.daemon.cursors)."""
+        if not self.log.has_topic(TOPIC):
+            return ()
+        from seglog.delivery.cursor_states import CursorStates  # imported late: most daemons have no cursor
+
+        states = CursorStates.of(self.log)
+        return listed(self.log, states) if states.is_loaded else ()
 
     def live_workers(self) -> int:
         return 0 if self.workers is None else self.workers.live

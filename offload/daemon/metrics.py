@@ -22,6 +22,7 @@
     seglog_store_requests_total                 counter     by operation and outcome ("ok" or the error's name)
     seglog_store_request_seconds                histogram   by operation
     seglog_store_sent_bytes_total, _received_   counter
+    seglog_cursor_lag_records, _bytes, _seconds gauge       by topic and cursor: what its reader has not acked
     seglog_worker_processes                     gauge       worker processes that are up
     seglog_http_requests_total                  counter     by route, command and status
     seglog_http_request_seconds                 histogram   by route and command; without streams, which end when the
@@ -50,7 +51,8 @@
 
 The text has no `_created` series: they double the number of series, and an alert needs none of them.
 
-METRIC-1  Labels have few values: topics, fixed words and status codes. A label never holds a seq, a key or a message.
+METRIC-1  Labels have few values: topics, cursors (1,000 at most), fixed words and status codes. A label never holds a
+    seq, a key or a message.
 METRIC-2  A client sees only the topics of its token (offload.token_rights).
 METRIC-3  Each series of a tenant has the label `tenant`. A bound token sees no series without it: those of the process
     would tell of other tenants.

@@ -20,6 +20,7 @@ from offload.daemon.background import Background
 from offload.daemon.background.context import LiveSettings, TaskContext
 from offload.daemon.background.disk import DiskState
 from offload.daemon.background.topic_work import TopicWorks
+from offload.daemon.cursors import Cursors
 from offload.daemon.events import Events
 from offload.daemon.feeds import Feeds
 from offload.daemon.figures import DirectoryFigures
@@ -98,6 +99,7 @@ class Service:
         self.hot_reads = self._threads.pool(_READ_THREADS, "seglog-read")
         self.cold_reads = self._threads.pool(_COLD_READ_THREADS, "seglog-cold")
         self.feeds = Feeds(self.hot_reads, self.stopping, self.cold_reads)
+        self.cursors = Cursors(self)
         self._loaded = loaded
         self._gate = gate
         self._has_log_id = False
@@ -151,6 +153,7 @@ class Service:
         """Start the background tasks in the running event loop."""
         tenant_id.set(self.tenant)
         self._background.start()
+        self.cursors.start()
         if self.aws is not None:
             self.aws.start(self.events)
 

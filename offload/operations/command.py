@@ -355,7 +355,7 @@ class Command:
     reads: Condition = never
     takes: Condition = never
     split: Callable[[Mapping[str, Any]], Shared] = whole
-    role: Literal["read", "admin"] = "admin"
+    role: Literal["read", "append", "admin"] = "admin"
     is_long: bool = False
     is_slow: bool = False
     section: str = SECTIONS[-1]

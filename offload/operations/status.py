@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 from offload.moment import Moment, format_time
 from offload.moved import retry_if_moved
 from offload.operations.command import About, Command, Directory, Work, always
+from offload.operations.cursor import TOPIC as CURSORS_TOPIC
+from offload.operations.cursor import CursorListed, lag_text, listed, loaded_states
 from offload.operations.printing import Output, counted, fitted, format_bytes, lines, shown_time, span_text
 from offload.operations.results import HIDDEN, MERGED, OPTIONAL
 from offload.operations.topic import TopicPlaces, places_of
@@ -72,6 +74,7 @@ class LocalTopic:
     places: TopicPlaces = field(metadata=MERGED)
     ahead: Ahead | None = field(metadata=MERGED)
     is_ephemeral: bool = field(default=False, metadata=HIDDEN)
+    cursors: tuple[CursorListed, ...] | None = field(default=None, metadata=OPTIONAL)
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +93,7 @@ class ArchivedTopic:
     runs: tuple[RunStatus, ...] | None = field(metadata=OPTIONAL)
     ahead: Ahead | None = field(metadata=MERGED)
     is_ephemeral: bool = field(default=False, metadata=HIDDEN)
+    cursors: tuple[CursorListed, ...] | None = field(default=None, metadata=OPTIONAL)
 
 
 def status(
@@ -118,7 +122,7 @@ def status(
     for name in names:
         if archive is None:
             local = log.topic(name)
-            yield LocalTopic(name, places_of(local), _ahead(local), _is_ephemeral(local))
+            yield LocalTopic(name, places_of(local), _ahead(local), _is_ephemeral(local), _cursors(directory, name))
             continue
         try:
             topic_status = _archived(directory, archive, name, runs=runs)
@@ -145,9 +149,18 @@ def _archived(directory: Directory, archive: Archive, name: str, *, runs: bool) 
             runs=tuple(archive.status.runs(name)) if runs else None,
             ahead=_ahead(log.topic(name)) if log.has_topic(name) else None,
             is_ephemeral=log.has_topic(name) and _is_ephemeral(log.topic(name)),
+            cursors=_cursors(directory, name),
         )
 
     return retry_if_moved(look, lambda: log.topic(name).epoch, NoSuchTopic)
+
+
+def _cursors(directory: Directory, name: str) -> tuple[CursorListed, ...] | None:
+    """Return the cursors of a topic; None without any, and if a look at them may have to ask the remote."""
+    log, topic = directory.log, directory.log.topic(CURSORS_TOPIC)
+    if not topic.exists or topic.inner.hot_floor > topic.earliest_seq:
+        return None
+    return tuple(listed(log, loaded_states(log, directory.maybe_archive), name)) or None
 
 
 def _next_step(state: TopicStatus, work: Work | None) -> str | None:
@@ -379,7 +392,8 @@ def _details(topic: LocalTopic | ArchivedTopic) -> list[str]:
     if isinstance(topic, LocalTopic):
         places = topic.places
         hot = f"hot {places.hot_first_seq}-{places.head_seq} ({_bytes(places.hot_bytes, places.relocated_bytes)})"
-        return [f"{hot}, epoch {places.epoch}", *_floors(places.earliest_seq, places.evict_floor)]
+        floors = _floors(places.earliest_seq, places.evict_floor)
+        return [f"{hot}, epoch {places.epoch}", *floors, *_cursor_texts(topic)]
     state, hot = topic.status, "nothing hot"
     if state.head_seq >= state.hot_first_seq:
         hot = f"hot {state.hot_first_seq}-{state.head_seq} ({_bytes(state.hot_bytes, state.relocated_bytes)})"
@@ -399,11 +413,16 @@ def _details(topic: LocalTopic | ArchivedTopic) -> list[str]:
     texts += _erasure(state)
     if state.sealed_seq > state.offloaded_seq:
         texts.append(f"seq {state.offloaded_seq + 1}-{state.sealed_seq} is sealed and not offloaded yet")
+    texts += _cursor_texts(topic)
     if topic.work is not None and topic.work.is_offloading:
         texts.append("an offload runs")
     if topic.kept_from is not None:
         texts.append(f"a restore goes back to {topic.kept_from}")
     return [*texts, f"next: `{topic.next_step}`"] if topic.next_step else texts
+
+
+def _cursor_texts(topic: LocalTopic | ArchivedTopic) -> list[str]:
+    return [f"cursor {each.cursor}: acked up to {each.floor}, {lag_text(each)}" for each in topic.cursors or ()]
 
 
 STATUS = Command("status", status, print_status, reads=always, role="read", section="everyday")

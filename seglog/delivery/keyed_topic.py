@@ -55,6 +55,8 @@ class KeyedTopic(Generic[State]):
         self, records: Iterable[Record], take: Callable[[State], None], forget: Callable[[str], None]
     ) -> None:
         """Give each state to `take`, in order, and to `forget` each key that is unreadable from here on (KEYED-1)."""
+        self._records = 0
+        self.unreadable.clear()
         for record in records:
             self._records += 1
             try:

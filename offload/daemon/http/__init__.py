@@ -32,6 +32,7 @@ from offload.daemon.asgi import App, Receive, Scope, Send
 from offload.daemon.http.answers import app_of
 from offload.daemon.http.appends import APPEND, append_routes
 from offload.daemon.http.commands import command_routes
+from offload.daemon.http.cursors import cursor_routes
 from offload.daemon.http.events import event_routes
 from offload.daemon.http.forward import forward_routes
 from offload.daemon.http.objects import object_routes
@@ -55,7 +56,8 @@ _BEFORE, _BEHIND = APPEND.path.split("{topic}")
 def make_app(service: Service) -> Starlette:
     """Return the ASGI application of the API. The caller puts the guard (request_limits) in front."""
     makers = (
-        *(probe_routes, event_routes, read_routes, append_routes, topic_routes, object_routes, forward_routes),
+        *(probe_routes, event_routes, read_routes, append_routes, topic_routes, cursor_routes),
+        *(object_routes, forward_routes),
         *(_stream_routes, command_routes),
     )
     return app_of([guarded(route) for make in makers for route in make(service)])

@@ -16,7 +16,7 @@ APPEND-1  The records of a body keep their order. If a part fails, no later part
 APPEND-2  An append with a condition, or with `whole=1`, is all or none. So is a body of at most 1 MiB and 65,536
     records whose lines have equal labels. Each is one unit of the WAL (BATCHFRAME-2), so that holds over a crash too.
 APPEND-3  A body that is taken by parts holds three parts at most, whatever its length.
-APPEND-4  No client appends to `_streams`, because its entries say which topics the daemon deletes.
+APPEND-4  No client appends to a topic of the daemon, such as `_streams` (RESERVED-1).
 CONDITION-1  An append with a condition is all or none.
 """
 
@@ -54,7 +54,7 @@ from offload.daemon.problems import answer_of
 from offload.daemon.quota import OverQuota, OverRate, frame_bytes
 from offload.daemon.request_places import Place
 from offload.daemon.service import Service
-from offload.daemon.streams.reserved import check_open
+from offload.daemon.reserved import check_open
 from offload.daemon.threads import SHORT_BYTES, in_threads
 from offload.errors import BodyBroken, InvalidOption
 from offload.operations.lines import Batch
@@ -171,7 +171,7 @@ class _Appends:
         self._service = service
 
     async def append(self, request: Request) -> Response:
-        check_open(request.path_params["topic"])  # APPEND-4: no client appends to `_streams`
+        check_open(request.path_params["topic"])  # APPEND-4
         query = query_of(request, APPEND_QUERY)
         form = form_of(headers_of(request.scope).get(b"content-type", b"").decode("latin-1"), query)
         durability, conditions = _durability_of(query), _conditions_of(request.headers)

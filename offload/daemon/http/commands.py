@@ -20,7 +20,7 @@ from offload.daemon.jobs import Stream, start
 from offload.daemon.problems import line_of
 from offload.daemon.revocation import keep_open
 from offload.daemon.service import Service
-from offload.daemon.streams.reserved import check_command_on
+from offload.daemon.reserved import check_command_on
 from offload.errors import Misuse, Stopping
 from offload.operations.command import COMMANDS, LINES_HEADER, SHOWN_TYPE, Command
 from offload.token_rights import Role, rights_of

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from importlib.metadata import version
 from typing import Any, Final
 
-from offload.daemon.http import appends, events, forward, objects, probes, reads, tenant_router, topics
+from offload.daemon.http import appends, cursors, events, forward, objects, probes, reads, tenant_router, topics
 from offload.daemon.http import operations as api
 from offload.daemon.http.stream_operations import STREAM_OPERATIONS
 from offload.operations.command import SHOWN_TYPE, Command, Parameter, schemas
@@ -29,6 +29,8 @@ OPERATIONS: Final[tuple[api.Operation, ...]] = (
     appends.APPEND_ONE,
     reads.RECORD,
     topics.TRUNCATE,
+    cursors.LIST,
+    cursors.ACKS,
     objects.OBJECTS,
     objects.OBJECT,
     forward.FORWARD,
@@ -40,7 +42,7 @@ _TAGS = {
     "probes": "What the daemon tells of itself.",
     "daemon": "Its state changes.",
     "topics": "Topics and their bounds.",
-    "records": "Appends and reads.",
+    "records": "Appends, reads and acks.",
     "objects": "Objects of the remote, from a daemon that is a proxy.",
     "streams": "Durable Streams: streams of bytes or JSON messages.",
     "commands": "The commands of the command line. Options have their names, with underscores.",

@@ -11,7 +11,7 @@ from offload.daemon.http import operations as api
 from offload.daemon.http.commands import run_command
 from offload.daemon.http.parameters import json_of, query_of
 from offload.daemon.service import Service
-from offload.daemon.streams.reserved import check_open
+from offload.daemon.reserved import check_open
 from offload.daemon.threads import in_threads
 from offload.errors import InvalidOption
 from offload.operations.command import COMMANDS

@@ -26,6 +26,7 @@ from offload.daemon.streams.errors import StreamRefused, stream_exists
 from offload.daemon.streams.messages import base_type
 from offload.daemon.streams.requests import Create, Fork, expires_ms
 from seglog.base.values import dataclass
+from seglog.delivery.keyed_topic import UnreadableState
 
 
 class State(Enum):
@@ -36,12 +37,11 @@ class State(Enum):
     GONE = "gone"
 
 
-class UnreadableEntry(ValueError):
-    """A record of `_streams` is no entry. `path` is the stream that it names, or None."""
+class UnreadableEntry(UnreadableState):
+    """A record of `_streams` is no entry. Its key is the path of the stream that it names, or None."""
 
     def __init__(self, value: bytes, path: str | None) -> None:
-        super().__init__(f"this is no entry of a stream: {value[:100]!r}")
-        self.path = path
+        super().__init__(f"this is no entry of a stream: {value[:100]!r}", path)
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,12 +3,10 @@
 REGISTRY-1  `put` returns when the entry is durable, and only then does a request see it. An entry of a deletion goes in
     while appends are held, because a deletion frees space.
 REGISTRY-2  The registry replays `_streams` once, at the first request about a stream. If most of its records are
-    outdated, it appends each entry again and deletes the records before them. Without room, a later start does so.
-REGISTRY-3  A record that is no entry is an error in the log of the daemon, with its seq. The replay continues, so other
-    streams work. This is safe: the daemon writes whole entries only, and checksums find damage before this. So such
-    a record holds no state of a stream, or is of a later version. A stream that it names is refused, and is not swept.
-    `_streams` is then not compacted, so that version finds its entry. A fork that only that version can read does not
-    keep the records of its source.
+    outdated, it compacts the topic (seglog.delivery.keyed_topic). Without room, a later start does so.
+REGISTRY-3  A record that is no entry is an error in the log of the daemon, with its seq (KEYED-1). A stream that it
+    names is refused, and is not swept. `_streams` is then not compacted, so that the version that wrote it finds its
+    entry. A fork that only that version can read does not keep the records of its source.
 STREAMEND-1  A time to live counts from the last use, and after a restart from the start of the daemon: it never ends
     too early. So a use is kept as long as its stream, however many streams there are.
 STREAMEND-2  The work of a look is in proportion to the streams whose time may be over, and not to all. A use moves no
@@ -23,16 +21,15 @@ from collections import defaultdict
 from contextlib import suppress
 from heapq import heapify, heappop, heappush
 
+from offload.daemon.reserved import STREAMS_TOPIC
 from offload.daemon.service import Service
-from offload.daemon.streams.entries import Entry, State, UnreadableEntry, decode_entry, encode_entry
+from offload.daemon.streams.entries import Entry, State, decode_entry, encode_entry
 from offload.daemon.streams.errors import StreamRefused
-from offload.daemon.streams.reserved import TOPIC
 from offload.daemon.threads import in_threads
-from seglog import AppendsHeld, DiskFull
+from seglog import AppendsHeld, DiskFull, Record
+from seglog.delivery.keyed_topic import KeyedTopic, compact
 
 _log = logging.getLogger("seglog.daemon")
-_OUTDATED_MAX = 10_000
-_AT_ONCE = 1000
 _STALE_LOOKS_MAX = 1_000
 
 
@@ -49,7 +46,7 @@ class Registry:
         self._left: dict[str, Entry] = {}  # by the topic that a stream left behind
         self._forks: defaultdict[str, set[str]] = defaultdict(set)
         self._waiting: set[str] = set()
-        self._unreadable: dict[str, int] = {}  # path, and the seq of its newest record
+        self._keyed = KeyedTopic(STREAMS_TOPIC, _keyed_entry, _log.error)
         self._loading = asyncio.Lock()
         self._is_loaded = False
 
@@ -58,10 +55,9 @@ class Registry:
         async with self._loading:
             if self._is_loaded:
                 return
-            records = 0
-            if self._service.sync.has_topic(TOPIC):
-                records = await in_threads(self._service.cold_reads, self._replay)
-            if records > 2 * len(self._newest()) + _OUTDATED_MAX and not self._unreadable:
+            if self._service.sync.has_topic(STREAMS_TOPIC):
+                await in_threads(self._service.cold_reads, self._replay)
+            if self._keyed.is_outdated(len(self._newest())):
                 with suppress(AppendsHeld, DiskFull):
                     await self._compact()
             self._is_loaded = True
@@ -71,8 +67,8 @@ class Registry:
 
         Raise `StreamRefused` if its newest record is unreadable (REGISTRY-3).
         """
-        if path in self._unreadable:
-            record = f"record {self._unreadable[path]} of {TOPIC}"
+        if path in self._keyed.unreadable:
+            record = f"record {self._keyed.unreadable[path]} of {STREAMS_TOPIC}"
             text = f"the state of the stream {path} is unknown: {record} is no entry of this version"
             raise StreamRefused(500, text, hint="serve the directory with the version that wrote the record")
         return self._entries.get(path)
@@ -96,11 +92,11 @@ class Registry:
         """Store the entry durably (REGISTRY-1)."""
         value, service = encode_entry(entry), self._service
         try:
-            await service.log.topic(TOPIC).append([value], durability="fsync")
+            await service.log.topic(STREAMS_TOPIC).append([value], durability="fsync")
         except (AppendsHeld, DiskFull):
             if entry.state in {State.MAKING, State.LIVE}:
                 raise
-            await in_threads(service.local, service.sync.append_upkeep, TOPIC, value)
+            await in_threads(service.local, service.sync.append_upkeep, STREAMS_TOPIC, value)
         self._take(entry)
         return entry
 
@@ -146,25 +142,12 @@ class Registry:
         else:
             self._waiting.discard(path)
 
-    def _replay(self) -> int:
-        """Take all records. Return their number."""
-        count = 0
-        for record in self._service.sync.topic(TOPIC).read():
-            count += 1
-            try:
-                entry = decode_entry(record.value)
-            except UnreadableEntry as error:
-                _log.error("record %d of %s: %s", record.seq, TOPIC, error)
-                if error.path is not None:
-                    self._forget(error.path, record.seq)
-            else:
-                self._unreadable.pop(entry.path, None)
-                self._take(entry)
-        return count
+    def _replay(self) -> None:
+        """Take all records."""
+        self._keyed.replay(self._service.sync.topic(STREAMS_TOPIC).read(), self._take, self._forget)
 
-    def _forget(self, path: str, seq: int) -> None:
+    def _forget(self, path: str) -> None:
         """Take note that nobody knows the state of a stream (REGISTRY-3)."""
-        self._unreadable[path] = seq
         self._entries.pop(path, None)
         self._expiry.drop(path)
         self._note(path)
@@ -174,16 +157,19 @@ class Registry:
         return [*self._left.values(), *self._entries.values()]
 
     async def _compact(self) -> None:
-        topic = self._service.log.topic(TOPIC)
-        first = topic.sync.head_seq + 1
-        values = [encode_entry(entry) for entry in self._newest()]
-        for at in range(0, len(values), _AT_ONCE):
-            await topic.append(values[at : at + _AT_ONCE], durability="fsync")
-        archive = self._service.archive
-        if archive is None:
-            await in_threads(self._service.local, lambda: topic.sync.delete(before=first))
-        else:
-            await in_threads(self._service.cold_reads, lambda: archive.delete(TOPIC, before=first))
+        topic, archive = self._service.sync.topic(STREAMS_TOPIC), self._service.archive
+        states = [(encode_entry(entry), None) for entry in self._newest()]
+
+        def delete(before: int) -> object:
+            return topic.delete(before=before) if archive is None else archive.delete(STREAMS_TOPIC, before=before)
+
+        pool = self._service.local if archive is None else self._service.cold_reads
+        await in_threads(pool, compact, topic, states, delete)
+
+
+def _keyed_entry(record: Record) -> tuple[str, Entry]:
+    entry = decode_entry(record.value)
+    return entry.path, entry
 
 
 class Expiry:

@@ -562,7 +562,7 @@ def test_a_token_that_appends_to_all_topics_writes_no_entry_of_a_stream(tmp_path
 def test_no_client_writes_the_topic_of_streams(
     daemon: ServedDirectory, path: str, body: dict[str, object] | None
 ) -> None:
-    """STREAMS-1: an entry that a client wrote or removed would break or delete the streams of others."""
+    """RESERVED-1: an entry that a client wrote or removed would break or delete the streams of others."""
     put(daemon, "/streams/kept", b"x")
     given = b"z" if body is None else json.dumps(body).encode()
     headers = {"Content-Type": "application/octet-stream"} if body is None else {}

@@ -26,7 +26,7 @@ from offload.daemon.streams.requests import (
     source_path,
     topic_name,
 )
-from offload.daemon.streams.reserved import TOPIC
+from offload.daemon.reserved import STREAMS_TOPIC
 from offload.errors import Refused
 from seglog.values.names import check_topic_name
 
@@ -45,7 +45,7 @@ def test_two_paths_never_have_one_name(one: str, other: str) -> None:
 def test_each_name_is_a_topics_and_never_the_registrys(path: str) -> None:
     name = check_topic_name(topic_name(path))
     assert "@" not in name
-    assert name != TOPIC
+    assert name != STREAMS_TOPIC
 
 
 @pytest.mark.parametrize(
