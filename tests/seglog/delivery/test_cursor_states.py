@@ -1,0 +1,263 @@
+"""Test the cursors of a log: truncations, restarts, other topics, damage, and changes that fail, beside a model."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import seglog
+from seglog import AppendsHeld, Log
+from seglog.base.errors import Conflict, Corrupt, Missing
+from seglog.delivery.cursor import TOPIC, Cursor, encode_cursor
+from seglog.delivery.cursor_states import MOST_CURSORS, CursorStates
+from seglog.errors import InvalidArgument, NoSuchTopic, SeqOutOfRange
+from tests.faults.files import UnsyncedFiles
+from tests.seams.limits import Limit, set_limit
+
+KEY = "orders/billing"
+
+
+def states_of(log: Log, told: list[str] | None = None) -> CursorStates:
+    states = CursorStates.of(log)
+    topic = log.topic(TOPIC)
+    states.load(
+        lambda: topic.read() if topic.exists else (),
+        (told if told is not None else []).append,
+        delete=lambda before: topic.delete(before=before),
+    )
+    return states
+
+
+@contextmanager
+def opened(directory: Path) -> Iterator[tuple[Log, CursorStates]]:
+    with seglog.open(directory, files=UnsyncedFiles()) as log:
+        yield log, states_of(log)
+
+
+def made(log: Log, records: int = 10, floor: int = 0) -> CursorStates:
+    log.topic("orders").append([b"x"] * records)
+    states = states_of(log)
+    states.put(Cursor("orders", "billing", "", log.topic("orders").epoch, floor))
+    return states
+
+
+def ack(states: CursorStates, *seqs: int, epoch: int | None = None) -> Cursor:
+    cursor = states.find("orders", "billing")
+    return states.put(states.acked(cursor, seqs, cursor.epoch if epoch is None else epoch))
+
+
+def acked(states: CursorStates) -> set[int]:
+    cursor = states.find("orders", "billing")
+    return {*range(1, cursor.floor + 1), *cursor.acked_above}
+
+
+def test_a_restart_finds_each_cursor_as_it_was_acked(tmp_path: Path) -> None:
+    with opened(tmp_path / "d") as (log, _):
+        states = made(log)
+        ack(states, 2, 9)
+        ack(states, 1)
+        states.put(Cursor("orders", "audit", "", 1, 4))
+    with opened(tmp_path / "d") as (log, states):
+        assert acked(states) == {1, 2, 9}
+        assert [(each.name, each.floor) for each in states.all("orders")] == [("audit", 4), ("billing", 2)]
+        assert states.all("web") == []
+        assert CursorStates.of(log) is states
+
+
+def test_a_truncation_lowers_the_floor_to_the_cut_and_a_later_ack_keeps_that(tmp_path: Path) -> None:
+    with opened(tmp_path / "d") as (log, _):
+        states = made(log)
+        ack(states, 1, 2, 3, 4, 5, 8, 9)
+        log.topic("orders").truncate(9)
+        assert acked(states) == {1, 2, 3, 4, 5, 8}
+        log.topic("orders").truncate(4)
+        log.topic("orders").append([b"new"] * 7)
+        assert acked(states) == {1, 2, 3}
+        assert states.find("orders", "billing").epoch == log.topic("orders").epoch == 3
+        ack(states, 6)
+    with opened(tmp_path / "d") as (_, states):
+        assert acked(states) == {1, 2, 3, 6}
+
+
+def test_a_truncation_that_no_ack_followed_before_a_restart_takes_the_cursor_back_to_the_start(tmp_path: Path) -> None:
+    """CURSORS-3: its reader gets records again, and misses none."""
+    with opened(tmp_path / "d") as (log, _):
+        ack(made(log), 1, 2, 3, 7)
+        log.topic("orders").truncate(7)
+    with opened(tmp_path / "d") as (_, states):
+        assert acked(states) == set()
+
+
+def test_a_cursor_ends_with_its_topic_also_if_the_topic_is_made_again(tmp_path: Path) -> None:
+    with opened(tmp_path / "d") as (log, _):
+        states = made(log, floor=5)
+        log.delete_topic("orders")
+        with pytest.raises(NoSuchTopic):
+            states.find("orders", "billing")
+        log.topic("orders").append([b"x"] * 9)
+        with pytest.raises(Missing, match="topic orders has no cursor billing"):
+            states.find("orders", "billing")
+        assert states.all() == []
+        assert not states.has("orders", "billing")
+    with opened(tmp_path / "d") as (_, states):
+        assert states.all() == []
+
+
+def test_a_cursor_of_another_directory_counts_up_to_the_records_that_were_taken_over(tmp_path: Path) -> None:
+    """CURSORS-4: seqs from the takeover on are records of this directory."""
+    with opened(tmp_path / "d") as (log, _):
+        log.create_topic("orders", first_seq=8, is_taken_over=True)
+        log.topic("orders").append([b"x"] * 5)
+        state = Cursor("orders", "billing", "another-00000001", 4, 0).acked([1, 2, 3, 7, 8, 9])
+        log.topic(TOPIC).append([encode_cursor(state)], tag=KEY)
+    with opened(tmp_path / "d") as (_, states):
+        assert acked(states) == {1, 2, 3, 7}
+        ack(states, 9)
+    with opened(tmp_path / "d") as (_, states):
+        assert acked(states) == {1, 2, 3, 7, 9}
+
+
+def test_a_truncation_in_the_history_lowers_a_cursor_of_another_directory(tmp_path: Path) -> None:
+    with opened(tmp_path / "d") as (log, _):
+        log.create_topic("orders", first_seq=8, is_taken_over=True)
+        log.topic(TOPIC).append([encode_cursor(Cursor("orders", "billing", "another-00000001", 4, 7))], tag=KEY)
+    with seglog.open(tmp_path / "d") as log:
+        asked: list[str] = []
+        states = CursorStates.of(log)
+        states.load(log.topic(TOPIC).read, cut=lambda cursor, _: asked.append(cursor.key) or 4)
+        assert acked(states) == {1, 2, 3}
+        assert asked == [KEY]
+
+
+def test_an_ack_that_does_not_fit_is_refused_and_changes_nothing(tmp_path: Path) -> None:
+    with opened(tmp_path / "d") as (log, _):
+        states = made(log)
+        ack(states, 3)
+        for seqs, epoch, kind in (((11,), 1, SeqOutOfRange), ((0,), 1, InvalidArgument), ((4,), 2, Conflict)):
+            with pytest.raises(kind):
+                ack(states, *seqs, epoch=epoch)
+        with pytest.raises(SeqOutOfRange):
+            ack(states, 4, 5, 11)
+        assert acked(states) == {3}
+
+
+def test_a_change_that_fails_changes_nothing(tmp_path: Path) -> None:
+    with opened(tmp_path / "d") as (log, _):
+        states = made(log)
+        ack(states, 3)
+        log.hold_appends("the disk is full")
+        with pytest.raises(AppendsHeld):
+            ack(states, 4)
+        assert acked(states) == {3}
+        log.hold_appends(None)
+        ack(states, 5)
+        assert acked(states) == {3, 5}
+    with opened(tmp_path / "d") as (_, states):
+        assert acked(states) == {3, 5}
+
+
+def test_a_damaged_record_makes_its_cursor_unknown_and_no_other_one(tmp_path: Path) -> None:
+    told: list[str] = []
+    with opened(tmp_path / "d") as (log, _):
+        states = made(log, floor=2)
+        states.put(Cursor("orders", "audit", "", 1, 4))
+        log.topic(TOPIC).append([b"\x07 of a later version"], tag=KEY)
+        log.topic(TOPIC).append([b"nothing"])
+    with seglog.open(tmp_path / "d") as log:
+        states = states_of(log, told)
+        with pytest.raises(Corrupt, match=f"the state of the cursor {KEY} is unknown: record 3 of {TOPIC}"):
+            states.find("orders", "billing")
+        assert states.has("orders", "billing")
+        assert [each.name for each in states.all()] == ["audit"]
+    assert [line.partition(":")[0] for line in told] == [f"record {seq} of {TOPIC}" for seq in (3, 4)]
+
+
+def test_a_compaction_keeps_the_cursors_that_there_are(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with opened(tmp_path / "d") as (log, _):
+        states = made(log)
+        for seq in range(1, 9):
+            ack(states, seq)
+        log.topic("gone").append([b"x"])
+        states.put(Cursor("gone", "billing", "", 1, 1))
+        log.delete_topic("gone")
+        states.put(replace(Cursor("orders", "old", "", 1, 1), is_deleted=True))
+        foreign = Cursor("not-here-yet", "billing", "another-00000001", 1, 1)
+        log.topic(TOPIC).append([encode_cursor(foreign)], tag=foreign.key)
+    set_limit(monkeypatch, Limit.STREAM_ENTRIES_OUTDATED, 1)
+    with opened(tmp_path / "d") as (log, states):
+        assert acked(states) == {*range(1, 9)}
+        assert [record.tag for record in log.topic(TOPIC).read()] == [KEY, foreign.key]
+    with opened(tmp_path / "d") as (_, states):
+        assert acked(states) == {*range(1, 9)}
+
+
+def test_a_log_takes_so_many_cursors(tmp_path: Path) -> None:
+    with opened(tmp_path / "d") as (log, _):
+        states = made(log)
+        for number in range(MOST_CURSORS - 1):
+            states.take(replace(states.find("orders", "billing"), name=f"c{number}"))
+        with pytest.raises(Conflict, match="1,000 cursors"):
+            states.check_room()
+
+
+def test_a_log_that_is_open_for_reading_only_shows_its_cursors(tmp_path: Path) -> None:
+    with opened(tmp_path / "d") as (log, _):
+        ack(made(log), 1, 2)
+    with seglog.open(tmp_path / "d", read_only=True) as log:
+        states = CursorStates.of(log)
+        states.load(log.topic(TOPIC).read)
+        assert acked(states) == {1, 2}
+
+
+steps = st.lists(
+    st.tuples(st.just("append"), st.integers(1, 5))
+    | st.tuples(st.just("ack"), st.lists(st.integers(1, 30), min_size=1, max_size=5))
+    | st.tuples(st.just("failed ack"), st.lists(st.integers(1, 30), min_size=1, max_size=3))
+    | st.tuples(st.just("truncate"), st.integers(1, 30))
+    | st.tuples(st.just("restart"), st.none()),
+    max_size=20,
+)
+
+
+@given(steps)
+def test_a_cursor_over_a_log_has_what_a_plain_set_has(plan: list[tuple[str, object]]) -> None:
+    """The model is the set of acked seqs, and whether a truncation is only in memory."""
+    with TemporaryDirectory() as place:
+        log = seglog.open(Path(place) / "d", files=UnsyncedFiles())
+        try:
+            states, model, is_stored = made(log), set[int](), True
+            for kind, value in plan:
+                topic = log.topic("orders")
+                if kind == "append":
+                    topic.append([b"y"] * int(str(value)))
+                elif kind == "restart":
+                    log.close()
+                    log = seglog.open(Path(place) / "d", files=UnsyncedFiles())
+                    states, model = states_of(log), model if is_stored else set()
+                elif kind == "truncate":
+                    seq = int(str(value))
+                    if seq <= topic.head_seq:
+                        topic.truncate(seq)
+                        model, is_stored = {each for each in model if each < seq}, False
+                else:
+                    assert isinstance(value, list)
+                    is_held = kind == "failed ack"
+                    log.hold_appends("held" if is_held else None)
+                    try:
+                        ack(states, *value)
+                    except (AppendsHeld, SeqOutOfRange):
+                        assert is_held or max(value) > topic.head_seq
+                    else:
+                        assert not is_held
+                        model, is_stored = model | {*value}, True
+                    log.hold_appends(None)
+                assert acked(states) == model
+        finally:
+            log.close()
