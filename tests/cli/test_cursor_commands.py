@@ -1,0 +1,138 @@
+"""Test `seglog cursor` as a user types it: on the directory itself, and what a recovery brings back."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import seglog
+from seglog.delivery.cursor import TOPIC, Cursor, encode_cursor
+from tests.worlds.command import Run
+
+
+@pytest.fixture
+def started(run: Run, tmp_path: Path) -> Run:
+    assert run("init", "--remote", (tmp_path / "remote").as_uri()).code == 0
+    run("append", "orders", stdin=b"one\ntwo\nthree\n")
+    return run
+
+
+def rows(run: Run, *arguments: str, directory: str = "data") -> list[dict[str, Any]]:
+    done = run("--json", *arguments, directory=directory)
+    assert done.code == 0, done.err
+    return [json.loads(line) for line in done.out.splitlines()]
+
+
+def test_a_cursor_is_made_listed_moved_and_deleted(started: Run) -> None:
+    done = started("cursor", "create", "orders", "billing", "--at", "seq:1")
+    assert (done.code, done.text) == (0, "orders/billing continues behind seq 1\n")
+    assert started("cursor", "create", "orders", "audit").text == "orders/audit continues behind seq 3\n"
+    taken = started("cursor", "create", "orders", "billing")
+    assert (taken.code, "`seglog cursor reset orders billing TARGET` moves it" in taken.err) == (4, True)
+    audit, billing = rows(started, "cursor", "list", "orders")
+    assert (audit["cursor"], audit["lag_records"], audit["lag_bytes"], audit["lag_s"]) == ("audit", 0, 0, None)
+    assert (billing["floor"], billing["acked_above"], billing["lag_records"], billing["epoch"]) == (1, 0, 2, 1)
+    assert billing["lag_bytes"] > 0
+    text = started("cursor", "list").text.splitlines()
+    assert text[0] == "orders/audit: acked up to 3, at the head"
+    assert text[1].startswith("orders/billing: acked up to 1, 2 records behind, about ")
+    assert started("cursor", "reset", "orders", "billing", "earliest").text == "orders/billing continues behind seq 0\n"
+    assert started("cursor", "reset", "orders", "billing", "head").text == "orders/billing continues behind seq 3\n"
+    gone = started("cursor", "delete", "orders", "billing")
+    assert gone.text == "cursor orders/billing is deleted; it was behind seq 3\n"
+    assert [row["cursor"] for row in rows(started, "cursor", "list")] == ["audit"]
+    assert started("cursor", "delete", "orders", "billing").code == 3
+
+
+def test_a_reset_takes_a_time_and_an_lsn(started: Run) -> None:
+    started("seal", "orders")
+    assert started("offload", "orders").code == 0
+    started("append", "orders", stdin=b"four\n")
+    started("cursor", "create", "orders", "billing", "--at", "earliest")
+    assert started("cursor", "reset", "orders", "billing", "lsn:1").text == "orders/billing continues behind seq 3\n"
+    assert started("cursor", "reset", "orders", "billing", "1 hour ago").text == "orders/billing continues behind seq 0\n"
+    assert started("cursor", "reset", "orders", "billing", "2100-01-01T00:00Z").text.endswith("behind seq 4\n")
+
+
+@pytest.mark.parametrize(
+    ("given", "code"),
+    [
+        (("create", "orders", "a/b"), 2),
+        (("create", "orders", "x", "--at", "seq:9"), 3),
+        (("create", "orders", "x", "--at", "sometime"), 2),
+        (("create", "nothing", "x"), 3),
+        (("create", "_seglog.cursors", "x"), 4),
+        (("list", "nothing"), 3),
+        (("reset", "orders", "nobody", "head"), 3),
+        (("reset", "orders", "billing", "lsn:99"), 3),
+        (("delete", "nothing", "billing"), 3),
+    ],
+)
+def test_a_wrong_argument_changes_nothing(started: Run, given: tuple[str, ...], code: int) -> None:
+    started("cursor", "create", "orders", "billing")
+    before = rows(started, "cursor", "list")
+    done = started("cursor", *given)
+    assert (done.code, bool(done.err)) == (code, True), done.err
+    assert [row["floor"] for row in rows(started, "cursor", "list")] == [row["floor"] for row in before]
+
+
+def test_status_shows_cursors_on_demand(started: Run) -> None:
+    assert "cursors" not in rows(started, "status", "orders")[-1]
+    started("cursor", "create", "orders", "billing", "--at", "earliest")
+    [shown] = rows(started, "status", "orders")[-1]["cursors"]
+    assert (shown["cursor"], shown["lag_records"]) == ("billing", 3)
+    assert "  cursor billing: acked up to 0, 3 records behind, about " in started("status", "-v").text
+
+
+def acked(directory: Path, *seqs: int) -> None:
+    with seglog.open(directory) as log:
+        topic = log.topic("orders")
+        cursor = Cursor("orders", "billing", topic.incarnation(), topic.epoch, 0).acked(seqs)
+        log.topic(TOPIC).append([encode_cursor(cursor)], tag=cursor.key)
+
+
+def offload_all(run: Run, *topics: str) -> None:
+    for topic in topics:
+        run("seal", topic)
+        done = run("offload", topic)
+        assert done.code == 0, done.err
+
+
+def test_after_a_recovery_each_cursor_is_as_of_the_last_offload(started: Run, tmp_path: Path) -> None:
+    acked(tmp_path / "data", 1, 3)
+    offload_all(started, "orders", TOPIC)
+    acked(tmp_path / "data", 1, 2, 3)  # is lost with the machine
+    assert started("recover", "--from", (tmp_path / "remote").as_uri(), "--writable", directory="new").code == 0
+    [shown] = rows(started, "cursor", "list", directory="new")
+    assert (shown["floor"], shown["acked_above"], shown["lag_records"]) == (1, 1, 1)
+    started("append", "orders", stdin=b"another four\n", directory="new")
+    [shown] = rows(started, "cursor", "list", directory="new")
+    assert (shown["floor"], shown["acked_above"], shown["lag_records"]) == (1, 1, 2)
+
+
+def test_after_a_recovery_no_record_of_the_new_directory_counts_as_acked(started: Run, tmp_path: Path) -> None:
+    """The ack of seq 4 was offloaded, and the record was not. Another one takes its seq."""
+    offload_all(started, "orders")
+    started("append", "orders", stdin=b"four\n")
+    acked(tmp_path / "data", 1, 2, 3, 4)
+    offload_all(started, TOPIC)
+    assert started("recover", "--from", (tmp_path / "remote").as_uri(), "--writable", directory="new").code == 0
+    started("append", "orders", stdin=b"another four\n", directory="new")
+    [shown] = rows(started, "cursor", "list", directory="new")
+    assert (shown["floor"], shown["acked_above"], shown["lag_records"]) == (3, 0, 1)
+
+
+def test_after_a_recovery_no_record_in_the_place_of_a_truncated_one_counts_as_acked(
+    started: Run, tmp_path: Path
+) -> None:
+    acked(tmp_path / "data", 1, 2, 3)
+    offload_all(started, "orders", TOPIC)
+    assert started("truncate", "orders", "2", "--yes").code == 0
+    started("append", "orders", stdin=b"another two\nanother three\n")
+    offload_all(started, "orders")
+    assert started("recover", "--from", (tmp_path / "remote").as_uri(), "--writable", directory="new").code == 0
+    [shown] = rows(started, "cursor", "list", directory="new")
+    assert (shown["floor"], shown["lag_records"]) == (1, 2)
