@@ -105,7 +105,7 @@ def test_after_a_recovery_each_cursor_is_as_of_the_last_offload(started: Run, tm
     acked(tmp_path / "data", 1, 3)
     offload_all(started, "orders", TOPIC)
     acked(tmp_path / "data", 1, 2, 3)  # is lost with the machine
-    assert started("recover", "--from", (tmp_path / "remote").as_uri(), "--writable", directory="new").code == 0
+    assert started("recover", (tmp_path / "remote").as_uri(), "new", "--writable", directory=None).code == 0
     [shown] = rows(started, "cursor", "list", directory="new")
     assert (shown["floor"], shown["acked_above"], shown["lag_records"]) == (1, 1, 1)
     started("append", "orders", stdin=b"another four\n", directory="new")
@@ -119,7 +119,7 @@ def test_after_a_recovery_no_record_of_the_new_directory_counts_as_acked(started
     started("append", "orders", stdin=b"four\n")
     acked(tmp_path / "data", 1, 2, 3, 4)
     offload_all(started, TOPIC)
-    assert started("recover", "--from", (tmp_path / "remote").as_uri(), "--writable", directory="new").code == 0
+    assert started("recover", (tmp_path / "remote").as_uri(), "new", "--writable", directory=None).code == 0
     started("append", "orders", stdin=b"another four\n", directory="new")
     [shown] = rows(started, "cursor", "list", directory="new")
     assert (shown["floor"], shown["acked_above"], shown["lag_records"]) == (3, 0, 1)
@@ -130,9 +130,9 @@ def test_after_a_recovery_no_record_in_the_place_of_a_truncated_one_counts_as_ac
 ) -> None:
     acked(tmp_path / "data", 1, 2, 3)
     offload_all(started, "orders", TOPIC)
-    assert started("truncate", "orders", "2", "--yes").code == 0
+    assert started("truncate", "orders", "--from", "2", "--yes").code == 0
     started("append", "orders", stdin=b"another two\nanother three\n")
     offload_all(started, "orders")
-    assert started("recover", "--from", (tmp_path / "remote").as_uri(), "--writable", directory="new").code == 0
+    assert started("recover", (tmp_path / "remote").as_uri(), "new", "--writable", directory=None).code == 0
     [shown] = rows(started, "cursor", "list", directory="new")
     assert (shown["floor"], shown["lag_records"]) == (1, 2)
