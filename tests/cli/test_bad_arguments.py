@@ -86,6 +86,10 @@ _FIT = {
     "tag/create": "t v2",
     "tag/list": "t",
     "tag/delete": "t v1",
+    "cursor/create": "t new",
+    "cursor/list": "t",
+    "cursor/reset": "t c head",
+    "cursor/delete": "t c",
     "pin/list": "t",
     "pin/refresh": "p",
     "pin/release": "p",
@@ -187,6 +191,9 @@ _OWN: dict[tuple[str, str], tuple[Case, ...]] = {
     ("branch/promote", "keep"): (("a/b", 2), ("main", 2), ("b", 4)),
     ("tag/create", "name"): (("a/b", 2), ("v1", 4)),
     ("tag/delete", "name"): (("a/b", 2), ("nope", 3)),
+    ("cursor/create", "name"): (("a/b", 2), ("c", 4)),
+    ("cursor/reset", "name"): (("nope", 3),),
+    ("cursor/delete", "name"): (("nope", 3),),
     ("pin/list", "topic"): (("a/b", 2),),
     ("pin/refresh", "name"): (("nope", 3),),
     ("pin/refresh", "time"): _SPAN,
@@ -261,6 +268,7 @@ def started(run: Run, tmp_path: Path) -> Run:
         "offload t",
         "branch create t b --at lsn:1",
         "tag create t v1",
+        "cursor create t c",
         "append t lines",
     ):
         assert run(*words.split()).code == 0

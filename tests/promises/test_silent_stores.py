@@ -122,6 +122,7 @@ def world(tmp_path: Path, s3_remote: str) -> Path:
 def test_the_list_of_commands_that_ask_the_store_is_whole() -> None:
     local = {
         *("append", "delete", "evict", "truncate", "seal", "pause", "resume", "retry", "status", "bisect"),
+        *("cursor/create", "cursor/list", "cursor/reset", "cursor/delete"),
         *("token/new", "tenant/list", "tenant/policy", "tenant/bucket-policy"),
         *("topic/create", "topic/set", "topic/show", "topic/list", "completion", "demo", "help", "version", "serve"),
     }
