@@ -1053,6 +1053,58 @@ COMMANDS = {
         'more',
         (),
     ),
+    'cursor/create': ListedCommand(
+        'cursor/create',
+        'Make a cursor: a durable position in a topic, which a reader moves with acks.\n'
+        '\n'
+        'The daemon answers an ack when it is durable, so a reader that comes back continues behind what it has acked.\n'
+        'Example: seglog cursor create orders billing --at earliest',
+        (
+            ListedParameter('topic', 'str', 'TOPIC or TOPIC@BRANCH.', (), is_required=True, is_topic=True, metavar='TOPIC', names='topic'),
+            ListedParameter('name', 'str', 'The new cursor.', (), is_required=True),
+            ListedParameter('at', 'str', 'Behind what it begins: earliest, head, seq:N, lsn:N, head~N, tag:NAME; or from a time on.', ('--at',), default='head', names='target'),
+        ),
+        'offload.operations.cursor',
+        'more',
+        (),
+    ),
+    'cursor/list': ListedCommand(
+        'cursor/list',
+        'List the cursors: the ack floor of each, and how far it lags behind the head.\n'
+        '\n'
+        'The command asks only this directory. So the bytes are an estimate from the records on this machine.',
+        (
+            ListedParameter('topic', 'str', 'One topic; all without it.', (), names='topic'),
+        ),
+        'offload.operations.cursor',
+        'more',
+        (),
+    ),
+    'cursor/reset': ListedCommand(
+        'cursor/reset',
+        'Move a cursor. Each record up to the target is acked then, and no later one.\n'
+        '\n'
+        'Reset it to a lower seq to read records again. Example: seglog cursor reset orders billing "2 hours ago"',
+        (
+            ListedParameter('topic', 'str', 'TOPIC or TOPIC@BRANCH.', (), is_required=True, is_topic=True, metavar='TOPIC', names='topic'),
+            ListedParameter('name', 'str', 'The cursor.', (), is_required=True),
+            ListedParameter('to', 'str', 'Behind what it continues: earliest, head, seq:N, lsn:N, head~N, tag:NAME; or from a time on.', (), is_required=True, metavar='TARGET', names='target'),
+        ),
+        'offload.operations.cursor',
+        'more',
+        (),
+    ),
+    'cursor/delete': ListedCommand(
+        'cursor/delete',
+        'Delete a cursor. The records of the topic stay.',
+        (
+            ListedParameter('topic', 'str', 'TOPIC or TOPIC@BRANCH.', (), is_required=True, is_topic=True, metavar='TOPIC', names='topic'),
+            ListedParameter('name', 'str', 'The cursor.', (), is_required=True),
+        ),
+        'offload.operations.cursor',
+        'more',
+        (),
+    ),
     'pin/list': ListedCommand(
         'pin/list',
         'List the pins in the remote. They are leases on past states, which GC keeps until they expire.\n'

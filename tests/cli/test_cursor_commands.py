@@ -67,7 +67,7 @@ def test_a_reset_takes_a_time_and_an_lsn(started: Run) -> None:
         (("create", "_seglog.cursors", "x"), 4),
         (("list", "nothing"), 3),
         (("reset", "orders", "nobody", "head"), 3),
-        (("reset", "orders", "billing", "lsn:99"), 3),
+        (("reset", "orders", "billing", "lsn:99"), 4),
         (("delete", "nothing", "billing"), 3),
     ],
 )
