@@ -281,9 +281,12 @@ def test_an_ack_needs_the_role_read_on_the_topic_and_a_change_the_role_append(tm
 async def lines_of(app: Any, path: str, body: bytes, more: Mapping[str, Any]) -> tuple[int, list[dict[str, Any]]]:
     """Send a request. Return the status, and the objects of the answer, one a line."""
     sent: list[Any] = []
+    bodies = [body]
 
     async def receive() -> dict[str, Any]:
-        return {"type": "http.request", "body": body, "more_body": False}
+        if not bodies:
+            await asyncio.Event().wait()  # the client stays
+        return {"type": "http.request", "body": bodies.pop(), "more_body": False}
 
     async def send(message: Any) -> None:
         sent.append(message)
