@@ -36,8 +36,8 @@ from offload.daemon.http.topics import readable, truncated
 from offload.daemon.metrics import timed
 from offload.daemon.problems import error_answer
 from offload.daemon.quota import frame_bytes
-from offload.daemon.service import Service
 from offload.daemon.reserved import check_open
+from offload.daemon.service import Service
 from offload.daemon.threads import in_threads
 from offload.daemon.waits import CLIENT_GONE
 from offload.errors import Busy, Refused

@@ -30,7 +30,9 @@ def check_open(topic: str) -> None:
         text = f"topic {name} holds the streams of the daemon, and only the daemon writes it"
         raise Conflict(text, hint="make, write and delete streams with /streams/PATH")
     if name.startswith(_OURS):
-        text = f"topic {name[:150]} belongs to the daemon, and only the daemon writes it: names with {_OURS} are its own"
+        text = (
+            f"topic {name[:150]} belongs to the daemon, and only the daemon writes it: names with {_OURS} are its own"
+        )
         raise Conflict(text, hint="move cursors with `seglog cursor`, and take another name for a topic of yours")
 
 

@@ -68,7 +68,9 @@ def create(
     name: Annotated[str, About("The new cursor.")],
     at: Annotated[
         str,
-        About("Behind what it begins: earliest, head, seq:N, lsn:N, head~N, tag:NAME; or from a time on.", names="target"),
+        About(
+            "Behind what it begins: earliest, head, seq:N, lsn:N, head~N, tag:NAME; or from a time on.", names="target"
+        ),
     ] = "head",
 ) -> CursorAt:
     """Make a cursor: a durable position in a topic, which a reader moves with acks.

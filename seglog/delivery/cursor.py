@@ -102,23 +102,14 @@ class Cursor:
             if seqs.stop <= start:
                 return self
             if start == first:  # all up to a seq: the bitmap needs not hold what the floor passes at once
-                return self._passed(seqs.stop - 1)
+                return _raised(self, seqs.stop - first)
             seqs = range(start, seqs.stop)
         places = [seq - first for seq in seqs if seq >= first]
         if places and max(places) >= ABOVE_MAX:
             text = f"seq {first + max(places)} is too far above the ack floor {self.floor} of {self.key}"
             raise Conflict(text, hint='ack the records before it first, for example with {"up_to": N}')
         above = self.above | BitMap(places)
-        return replace(self, above=above)._raised(0)
-
-    def _passed(self, seq: int) -> Cursor:
-        """Return the cursor with each seq up to `seq` acked."""
-        return self._raised(max(0, seq - self.floor))
-
-    def _raised(self, count: int) -> Cursor:
-        """Return the cursor with the floor raised by `count`, and over the run of acked seqs behind that (CURSOR-3)."""
-        count += _run(self.above, count)
-        return replace(self, floor=self.floor + count, above=_shifted(self.above, count)) if count else self
+        return _raised(replace(self, above=above), 0)
 
     def cut(self, seq: int, epoch: int) -> Cursor:
         """Return the cursor after a truncation that took the records from `seq` on (CURSOR-2)."""
@@ -134,6 +125,13 @@ class Cursor:
     def at(self, floor: int, epoch: int, incarnation: str) -> Cursor:
         """Return the cursor with each seq up to `floor` acked, and no other one."""
         return Cursor(self.topic, self.name, incarnation, epoch, floor)
+
+
+def _raised(cursor: Cursor, count: int) -> Cursor:
+    """Return the cursor with the floor raised by `count`, and over the run of acked seqs behind that (CURSOR-3)."""
+    count += _run(cursor.above, count)
+    above = _shifted(cursor.above, count)
+    return replace(cursor, floor=cursor.floor + count, above=above) if count else cursor
 
 
 def _run(above: BitMap, first: int) -> int:
@@ -168,18 +166,22 @@ def encode_cursor(cursor: Cursor) -> bytes:
 def decode_cursor(value: bytes, tag: str | None) -> Cursor:
     """Return the cursor of a record. Raise `UnreadableState` for a record that is none of this version."""
     try:
-        version, state, topic, name, incarnation, epoch, floor = HEADER.unpack_from(value)
-        if version != _VERSION or state > 1:
-            raise ValueError(f"version {version}, state {state}")
-        texts, at = [], HEADER.size
-        for size in (topic, name, incarnation):
-            texts.append(value[at : at + size].decode())
-            at += size
-        if at > len(value):
-            raise ValueError("it is cut")
-        above = BitMap.deserialize(value[at:]) if len(value) > at else BitMap()
-        if max(epoch, floor) > WHOLE_MAX or key_of(texts[0], texts[1]) != tag:
-            raise ValueError("its tag or its numbers do not fit")
+        return _decoded(value, tag)
     except (ValueError, struct.error) as error:
         raise UnreadableState(f"this is no cursor of this version: {value[:50]!r} ({error})", tag) from error
-    return Cursor(*texts, epoch, floor, above, is_deleted=not state)
+
+
+def _decoded(value: bytes, tag: str | None) -> Cursor:
+    version, state, topic, name, incarnation, epoch, floor = HEADER.unpack_from(value)
+    if version != _VERSION or state > 1:
+        raise ValueError(f"version {version}, state {state}")
+    texts, at = [], HEADER.size
+    for size in (topic, name, incarnation):
+        texts.append(value[at : at + size].decode())
+        at += size
+    if at > len(value):
+        raise ValueError("it is cut")
+    if max(epoch, floor) > WHOLE_MAX or key_of(texts[0], texts[1]) != tag:
+        raise ValueError("its tag or its numbers do not fit")
+    above = BitMap.deserialize(value[at:]) if len(value) > at else BitMap()
+    return Cursor(texts[0], texts[1], texts[2], epoch, floor, above, is_deleted=not state)

@@ -105,7 +105,10 @@ class CursorStates:
                 times_ms[record.tag] = record.ts_ms
                 yield record
 
-        keyed.replay(seen(), lambda cursor: _take(states, cursor), lambda key: states.pop(key, None))
+        def forget(key: str) -> None:
+            states.pop(key, None)
+
+        keyed.replay(seen(), lambda cursor: _take(states, cursor), forget)
         for key, cursor in states.items():
             seq = cut(cursor, times_ms[key]) if self._is_foreign(cursor) else None
             states[key] = cursor if seq is None else cursor.cut(seq, cursor.epoch)
@@ -113,7 +116,9 @@ class CursorStates:
 
     def _compacted(self, states: dict[str, Cursor], delete: Callable[[int], object]) -> dict[str, Cursor]:
         """Drop the records that are outdated. Without room, a later start does so. Return the states that are left."""
-        there = {key: cursor for key, cursor in states.items() if self._is_foreign(cursor) or self._now(cursor) is not None}
+        there = {
+            key: cursor for key, cursor in states.items() if self._is_foreign(cursor) or self._now(cursor) is not None
+        }
         with suppress(AppendsHeld, DiskFull):
             compact(self._log.topic(TOPIC), [(encode_cursor(cursor), key) for key, cursor in there.items()], delete)
         return there
@@ -131,7 +136,7 @@ class CursorStates:
         cursor = None if stored is None else self._now(stored)
         if cursor is None:
             self._log.get_topic(topic)
-            hint = f"`seglog cursor create {topic} {name}` makes it, and `seglog cursor list {topic}` lists those there are"
+            hint = f"`seglog cursor create {topic} {name}` makes it, `seglog cursor list {topic}` lists them"
             raise Missing(f"topic {topic} has no cursor {name}", hint=hint)
         return cursor
 

@@ -42,18 +42,14 @@ class KeyedTopic(Generic[State]):
     `decode` returns the key and the state of a record. `report` takes a line about a record that is no state.
     """
 
-    def __init__(
-        self, name: str, decode: Callable[[Record], tuple[str, State]], report: Callable[[str], None]
-    ) -> None:
+    def __init__(self, name: str, decode: Callable[[Record], tuple[str, State]], report: Callable[[str], None]) -> None:
         self.name = name
         self.unreadable: dict[str, int] = {}  # key, and the seq of its newest record
         self._decode = decode
         self._report = report
         self._records = 0
 
-    def replay(
-        self, records: Iterable[Record], take: Callable[[State], None], forget: Callable[[str], None]
-    ) -> None:
+    def replay(self, records: Iterable[Record], take: Callable[[State], None], forget: Callable[[str], None]) -> None:
         """Give each state to `take`, in order, and to `forget` each key that is unreadable from here on (KEYED-1)."""
         self._records = 0
         self.unreadable.clear()
@@ -75,9 +71,7 @@ class KeyedTopic(Generic[State]):
         return self._records > 2 * newest + _OUTDATED_MAX and not self.unreadable
 
 
-def compact(
-    topic: Topic, states: Sequence[tuple[bytes, str | None]], delete: Callable[[int], object]
-) -> None:
+def compact(topic: Topic, states: Sequence[tuple[bytes, str | None]], delete: Callable[[int], object]) -> None:
     """Append each state, with its tag, and delete all records before them (KEYED-3).
 
     `delete` takes the first seq that stays. Raise what an append raises, with nothing deleted.

@@ -53,7 +53,9 @@ def test_a_reset_takes_a_time_and_an_lsn(started: Run) -> None:
     started("append", "orders", stdin=b"four\n")
     started("cursor", "create", "orders", "billing", "--at", "earliest")
     assert started("cursor", "reset", "orders", "billing", "lsn:1").text == "orders/billing continues behind seq 3\n"
-    assert started("cursor", "reset", "orders", "billing", "1 hour ago").text == "orders/billing continues behind seq 0\n"
+    assert (
+        started("cursor", "reset", "orders", "billing", "1 hour ago").text == "orders/billing continues behind seq 0\n"
+    )
     assert started("cursor", "reset", "orders", "billing", "2100-01-01T00:00Z").text.endswith("behind seq 4\n")
 
 

@@ -53,8 +53,8 @@ from offload.daemon.http.request_body import RequestBody
 from offload.daemon.problems import answer_of
 from offload.daemon.quota import OverQuota, OverRate, frame_bytes
 from offload.daemon.request_places import Place
-from offload.daemon.service import Service
 from offload.daemon.reserved import check_open
+from offload.daemon.service import Service
 from offload.daemon.threads import SHORT_BYTES, in_threads
 from offload.errors import BodyBroken, InvalidOption
 from offload.operations.lines import Batch

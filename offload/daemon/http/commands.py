@@ -18,9 +18,9 @@ from offload.daemon.http.parameters import json_of, query_of
 from offload.daemon.http.roles import check_command, shown_to
 from offload.daemon.jobs import Stream, start
 from offload.daemon.problems import line_of
+from offload.daemon.reserved import check_command_on
 from offload.daemon.revocation import keep_open
 from offload.daemon.service import Service
-from offload.daemon.reserved import check_command_on
 from offload.errors import Misuse, Stopping
 from offload.operations.command import COMMANDS, LINES_HEADER, SHOWN_TYPE, Command
 from offload.token_rights import Role, rights_of

@@ -45,9 +45,10 @@ ACKS = api.Operation(
         "acked": api.object_of(floor=int, epoch=int, acked_above=int),
     },
 )  # fmt: skip
+_LISTED = '{"schema": 1, "kind": "cursor_listed"}\n'
 LIST = api.Operation(
     "GET", "/topics/{topic}/cursors", "listCursors", Role.READ, "records", "The cursors of a topic, with their lags.",
-    {200: ("One JSON object a line.", api.lines_of(api.ref("cursor_listed"), '{"schema": 1, "kind": "cursor_listed"}\n'))},
+    {200: ("One JSON object a line.", api.lines_of(api.ref("cursor_listed"), _LISTED))},
     errors=(404, 409), parameters=(api.TOPIC,),
 )  # fmt: skip
 _KEYS = frozenset(ACKS.schemas["ack"]["properties"])

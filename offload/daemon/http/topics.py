@@ -10,8 +10,8 @@ from offload.archive import Archive
 from offload.daemon.http import operations as api
 from offload.daemon.http.commands import run_command
 from offload.daemon.http.parameters import json_of, query_of
-from offload.daemon.service import Service
 from offload.daemon.reserved import check_open
+from offload.daemon.service import Service
 from offload.daemon.threads import in_threads
 from offload.errors import InvalidOption
 from offload.operations.command import COMMANDS

@@ -11,7 +11,6 @@ from typing import Any
 
 import pytest
 
-import seglog
 from offload.daemon.http import make_app
 from offload.daemon.service import Service
 from offload.daemon.threads import in_threads

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from offload.daemon.reserved import STREAMS_TOPIC
 from offload.daemon.streams.entries import Entry, State, decode_entry, encode_entry
 from offload.daemon.streams.errors import StreamRefused
 from offload.daemon.streams.live import Mark, mark_of
@@ -26,7 +27,6 @@ from offload.daemon.streams.requests import (
     source_path,
     topic_name,
 )
-from offload.daemon.reserved import STREAMS_TOPIC
 from offload.errors import Refused
 from seglog.values.names import check_topic_name
 
