@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Annotated
@@ -10,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 from offload.operations.command import About, Command, Directory, TopicName, always
 from offload.operations.printing import counted, format_bytes, lines, rows, span_text
 from seglog.base.errors import Conflict, Missing
+from seglog.base.later import logger
 from seglog.base.values import dataclass
 from seglog.errors import NoSuchTopic, SeglogError, SeqOutOfRange
 
@@ -23,6 +23,7 @@ Name = Annotated[str, About("The cursor.")]
 TOPIC = "_seglog.cursors"
 """The topic of their records, here so that a look for it imports no bitmap."""
 _FOREVER_MS = 2**62
+_log = logger("seglog.daemon")
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,9 +74,9 @@ def create(
         ),
     ] = "head",
 ) -> CursorAt:
-    """Make a cursor: a durable position in a topic, which a reader moves with acks.
+    """Make a cursor, a durable position in a topic.
 
-    The daemon answers an ack when it is durable, so a reader that comes back continues behind what it has acked.
+    A reader moves it with acks. The daemon answers an ack when it is durable, so a reader that comes back continues behind what it has acked.
     Example: seglog cursor create orders billing --at earliest
     """
     from catalog.format import keys
@@ -100,9 +101,9 @@ def list_cursors(
     directory: Directory,
     topic: Annotated[str | None, About("One topic; all without it.", is_argument=True, names="topic")] = None,
 ) -> Iterator[CursorListed]:
-    """List the cursors: the ack floor of each, and how far it lags behind the head.
+    """List the cursors, and how far they are behind.
 
-    The command asks only this directory. So the bytes are an estimate from the records on this machine.
+    Of each it shows the ack floor and the lag behind the head. The command asks only this directory. So the bytes are an estimate from the records on this machine.
     """
     log = directory.log
     if topic is not None:
@@ -174,7 +175,7 @@ def loaded_states(log: Log, archive: Archive | None) -> CursorStates:
 
     states.load(
         records,
-        logging.getLogger("seglog.daemon").error,
+        _log.error,
         cut,
         None if log.is_read_only else delete_before,
         is_followed=archive is not None and not log.has_topic(TOPIC),

@@ -1055,9 +1055,9 @@ COMMANDS = {
     ),
     'cursor/create': ListedCommand(
         'cursor/create',
-        'Make a cursor: a durable position in a topic, which a reader moves with acks.\n'
+        'Make a cursor, a durable position in a topic.\n'
         '\n'
-        'The daemon answers an ack when it is durable, so a reader that comes back continues behind what it has acked.\n'
+        'A reader moves it with acks. The daemon answers an ack when it is durable, so a reader that comes back continues behind what it has acked.\n'
         'Example: seglog cursor create orders billing --at earliest',
         (
             ListedParameter('topic', 'str', 'TOPIC or TOPIC@BRANCH.', (), is_required=True, is_topic=True, metavar='TOPIC', names='topic'),
@@ -1070,9 +1070,9 @@ COMMANDS = {
     ),
     'cursor/list': ListedCommand(
         'cursor/list',
-        'List the cursors: the ack floor of each, and how far it lags behind the head.\n'
+        'List the cursors, and how far they are behind.\n'
         '\n'
-        'The command asks only this directory. So the bytes are an estimate from the records on this machine.',
+        'Of each it shows the ack floor and the lag behind the head. The command asks only this directory. So the bytes are an estimate from the records on this machine.',
         (
             ListedParameter('topic', 'str', 'One topic; all without it.', (), names='topic'),
         ),

@@ -14,11 +14,11 @@
 The tag of the record is `topic/name`, such as `orders/billing`: no name has a slash. So the tag names the cursor of a
 record that this version cannot read, too.
 
-CURSOR-1  An acked seq stays acked until the cursor is reset, or its record is truncated. So acks may come in any order,
+ACKED-1  An acked seq stays acked until the cursor is reset, or its record is truncated. So acks may come in any order,
     and again.
-CURSOR-2  A truncation lowers the floor to the seq before the cut, and the bits from the cut on go. So no record that
+ACKED-2  A truncation lowers the floor to the seq before the cut, and the bits from the cut on go. So no record that
     stands in the place of a truncated one is taken for acked.
-CURSOR-3  The floor is never inside a run of acked seqs, so the bitmap is empty for a reader that acks in order.
+ACKED-3  The floor is never inside a run of acked seqs, so the bitmap is empty for a reader that acks in order.
 
 No I/O: bytes in, bytes out.
 """
@@ -112,7 +112,7 @@ class Cursor:
         return _raised(replace(self, above=above), 0)
 
     def cut(self, seq: int, epoch: int) -> Cursor:
-        """Return the cursor after a truncation that took the records from `seq` on (CURSOR-2)."""
+        """Return the cursor after a truncation that took the records from `seq` on (ACKED-2)."""
         floor = min(self.floor, max(0, seq - 1))
         above = BitMap()
         if floor == self.floor:
@@ -128,7 +128,7 @@ class Cursor:
 
 
 def _raised(cursor: Cursor, count: int) -> Cursor:
-    """Return the cursor with the floor raised by `count`, and over the run of acked seqs behind that (CURSOR-3)."""
+    """Return the cursor with the floor raised by `count`, and over the run of acked seqs behind that (ACKED-3)."""
     count += _run(cursor.above, count)
     above = _shifted(cursor.above, count)
     return replace(cursor, floor=cursor.floor + count, above=above) if count else cursor

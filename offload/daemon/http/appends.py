@@ -171,7 +171,7 @@ class _Appends:
         self._service = service
 
     async def append(self, request: Request) -> Response:
-        check_open(request.path_params["topic"])  # APPEND-4
+        check_open(request.path_params["topic"])  # as every append is (APPEND-4)
         query = query_of(request, APPEND_QUERY)
         form = form_of(headers_of(request.scope).get(b"content-type", b"").decode("latin-1"), query)
         durability, conditions = _durability_of(query), _conditions_of(request.headers)

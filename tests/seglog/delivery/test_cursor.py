@@ -78,7 +78,7 @@ def test_a_cursor_has_exactly_what_a_set_has(steps: list[tuple[str, object]]) ->
             assert isinstance(value, int)
             state, model = state.cut(value, state.epoch + 1), {seq for seq in model if seq < value}
         assert acked(state) == model
-        assert state.floor + 1 not in state.acked_above  # CURSOR-3
+        assert state.floor + 1 not in state.acked_above  # it passed over the run (ACKED-3)
         missing = next(seq for seq in range(1, 99) if seq not in model)
         assert state.acked_above.next_missing(state.floor + 1) == missing
         assert decode_cursor(encode_cursor(state), state.key) == state

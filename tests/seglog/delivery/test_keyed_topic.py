@@ -74,7 +74,7 @@ def test_a_topic_is_outdated_once_most_records_are_and_not_with_an_unreadable_ke
     assert world.keyed.is_outdated(1)
     world.put("x", b"?")
     world.replay()
-    assert not world.keyed.is_outdated(1)  # KEYED-2
+    assert not world.keyed.is_outdated(1)  # its record is for another version (KEYED-2)
 
 
 def test_a_compaction_keeps_each_state_and_deletes_what_is_before(world: World) -> None:
@@ -90,7 +90,7 @@ def test_a_compaction_keeps_each_state_and_deletes_what_is_before(world: World) 
 
 
 def test_a_compaction_that_fails_deletes_nothing(world: World, tmp_path: Path) -> None:
-    """KEYED-3."""
+    """The records before it go last (KEYED-3)."""
     world.put("a", b"a1")
     before: list[int] = []
     with pytest.raises(seglog.errors.InvalidLabel):
