@@ -40,3 +40,5 @@ def check_command_on(path: str, values: Mapping[str, Any]) -> None:
     """Raise `Conflict` if a command, which more than reads, would change a topic that only the daemon writes."""
     if path in _CHANGES:
         check_open(values["topic"])
+    if path == "copy":
+        check_open(values["new"])

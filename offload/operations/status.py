@@ -158,7 +158,11 @@ def _archived(directory: Directory, archive: Archive, name: str, *, runs: bool) 
 def _cursors(directory: Directory, name: str) -> tuple[CursorListed, ...] | None:
     """Return the cursors of a topic; None without any, and if a look at them may have to ask the remote."""
     log, topic = directory.log, directory.log.topic(CURSORS_TOPIC)
-    if not topic.exists or topic.inner.hot_floor > topic.earliest_seq:
+    if not topic.exists:
+        return None
+    from seglog.delivery.cursor_states import CursorStates  # imported late: most directories have no cursor
+
+    if not CursorStates.of(log).is_loaded and topic.inner.hot_floor > topic.earliest_seq:
         return None
     return tuple(listed(log, loaded_states(log, directory.maybe_archive), name)) or None
 

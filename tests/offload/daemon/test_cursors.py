@@ -318,6 +318,8 @@ def test_no_client_writes_a_topic_of_the_daemon(tmp_path: Path, name: str) -> No
                 assert "only the daemon writes it" in problem["detail"]
             body = json.dumps({"topic": name.removesuffix("@main")}).encode()
             assert (await asked(app, "/rpc/topic/create", body=body))[0] == 409
+            copy = json.dumps({"topic": "orders", "new": name.removesuffix("@main")}).encode()
+            assert (await asked(app, "/rpc/copy", body=copy))[0] == 409
             assert service.sync.topic(TOPIC).head_seq == before
             if name == TOPIC:
                 with pytest.raises(Conflict, match="the daemon's own records"):
