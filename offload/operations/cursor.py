@@ -76,8 +76,8 @@ def create(
 ) -> CursorAt:
     """Make a cursor, a durable position in a topic.
 
-    A reader moves it with acks. The daemon answers an ack when it is durable, so a reader that comes back continues behind what it has acked.
-    Example: seglog cursor create orders billing --at earliest
+    A reader moves it with acks. The daemon answers an ack when it is durable, so a reader that comes back continues
+    behind what it has acked. Example: seglog cursor create orders billing --at earliest
     """
     from catalog.format import keys
     from seglog.delivery.cursor import Cursor, key_of
@@ -103,7 +103,8 @@ def list_cursors(
 ) -> Iterator[CursorListed]:
     """List the cursors, and how far they are behind.
 
-    Of each it shows the ack floor and the lag behind the head. The command asks only this directory. So the bytes are an estimate from the records on this machine.
+    Of each it shows the ack floor and the lag behind the head. The command asks only this directory. So the bytes are
+    an estimate from the records on this machine.
     """
     log = directory.log
     if topic is not None:

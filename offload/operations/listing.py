@@ -1057,8 +1057,8 @@ COMMANDS = {
         'cursor/create',
         'Make a cursor, a durable position in a topic.\n'
         '\n'
-        'A reader moves it with acks. The daemon answers an ack when it is durable, so a reader that comes back continues behind what it has acked.\n'
-        'Example: seglog cursor create orders billing --at earliest',
+        'A reader moves it with acks. The daemon answers an ack when it is durable, so a reader that comes back continues\n'
+        'behind what it has acked. Example: seglog cursor create orders billing --at earliest',
         (
             ListedParameter('topic', 'str', 'TOPIC or TOPIC@BRANCH.', (), is_required=True, is_topic=True, metavar='TOPIC', names='topic'),
             ListedParameter('name', 'str', 'The new cursor.', (), is_required=True),
@@ -1072,7 +1072,8 @@ COMMANDS = {
         'cursor/list',
         'List the cursors, and how far they are behind.\n'
         '\n'
-        'Of each it shows the ack floor and the lag behind the head. The command asks only this directory. So the bytes are an estimate from the records on this machine.',
+        'Of each it shows the ack floor and the lag behind the head. The command asks only this directory. So the bytes are\n'
+        'an estimate from the records on this machine.',
         (
             ListedParameter('topic', 'str', 'One topic; all without it.', (), names='topic'),
         ),

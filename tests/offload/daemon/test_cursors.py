@@ -355,3 +355,23 @@ def test_a_cursor_of_a_topic_that_another_directory_writes_is_refused(tmp_path: 
                 await command(service, create, "orders", "billing")
 
     asyncio.run(run())
+
+
+def syncs(service: Service) -> int:
+    [line] = [each for each in service.metrics.text().decode().splitlines() if "wal_sync_seconds_count" in each]
+    return int(float(line.split()[-1]))
+
+
+def test_acks_of_many_cursors_in_one_tick_share_a_sync(tmp_path: Path) -> None:
+    async def run() -> None:
+        async with world(tmp_path) as service:
+            names = [f"c{number}" for number in range(30)]
+            for name in names:
+                await command(service, create, "orders", name, "earliest")
+            await asyncio.sleep(0.05)
+            before, records_before = syncs(service), records(service)
+            await asyncio.gather(*(service.cursors.ack("orders", name, [1], 1) for name in names))
+            assert records(service) == records_before + 30
+            assert syncs(service) - before <= 3  # one for the acks; the background may make another one
+
+    asyncio.run(run())
