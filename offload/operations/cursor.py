@@ -206,8 +206,7 @@ def listed(log: Log, states: CursorStates, topic: str | None = None) -> Iterator
 def _lag(topic: Topic, cursor: Cursor, now_ms: int) -> CursorListed:
     head_seq, acked = topic.head_seq, cursor.acked_above
     first = max(cursor.floor + 1, topic.earliest_seq)
-    above = sum(1 for seq in acked if first <= seq <= head_seq) if first > cursor.floor + 1 else len(acked)
-    records = max(0, head_seq - first + 1 - above)
+    records = max(0, head_seq - first + 1 - acked.count_from(first))
     here, here_bytes = topic.inner.record_count_hot, topic.inner.bytes_hot + topic.inner.bytes_relocated
     size_bytes = (records * here_bytes + here - 1) // here if here else None
     ts_ms = _time_from(topic, acked.next_missing(first)) if records else None

@@ -19,6 +19,7 @@ ACKED-1  An acked seq stays acked until the cursor is reset, or its record is tr
 ACKED-2  A truncation lowers the floor to the seq before the cut, and the bits from the cut on go. So no record that
     stands in the place of a truncated one is taken for acked.
 ACKED-3  The floor is never inside a run of acked seqs, so the bitmap is empty for a reader that acks in order.
+ACKED-4  A record has at most 1 MiB, which is enough for eight million seqs of any pattern. An ack never writes more.
 
 No I/O: bytes in, bytes out.
 """
@@ -26,7 +27,7 @@ No I/O: bytes in, bytes out.
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterable, Iterator, Set
+from collections.abc import Iterable, Iterator, Sequence, Set
 from dataclasses import field, replace
 from typing import Final
 
@@ -41,6 +42,7 @@ TOPIC: Final = "_seglog.cursors"
 """The topic that has the records of all cursors of a log."""
 ABOVE_MAX: Final = 2**32
 """An acked seq is at most so far above the floor."""
+RECORD_MAX_BYTES: Final = 1024 * 1024
 HEADER = struct.Struct("<BBHHHQQ")
 _VERSION = 1
 
@@ -67,6 +69,10 @@ class AckedSeqs(Set[int]):
 
     def __len__(self) -> int:
         return len(self._above)
+
+    def count_from(self, seq: int) -> int:
+        """Return how many of them are `seq` or higher."""
+        return self._above.range_cardinality(min(max(0, seq - self._first), ABOVE_MAX), ABOVE_MAX)
 
     def next_missing(self, seq: int) -> int:
         """Return the first seq from `seq` on that is not acked."""
@@ -98,15 +104,16 @@ class Cursor:
         """Return the cursor with these seqs acked, too. Raise `Conflict` for one that is too far above the floor."""
         first = self.floor + 1
         if isinstance(seqs, range) and seqs.step == 1:
-            start = max(seqs.start, first)
-            if seqs.stop <= start:
-                return self
-            if start == first:  # all up to a seq: the bitmap needs not hold what the floor passes at once
-                return _raised(self, seqs.stop - first)
-            seqs = range(start, seqs.stop)
-        places = [seq - first for seq in seqs if seq >= first]
-        if places and max(places) >= ABOVE_MAX:
-            text = f"seq {first + max(places)} is too far above the ack floor {self.floor} of {self.key}"
+            places: Sequence[int] = range(max(0, seqs.start - first), max(0, seqs.stop - first))
+            if places and not places[0]:  # the bitmap needs not hold what the floor passes at once
+                return _raised(self, len(places))
+        else:
+            places = [seq - first for seq in seqs if seq >= first]
+        if not places:
+            return self
+        most = places[-1] if isinstance(places, range) else max(places)
+        if most >= ABOVE_MAX:
+            text = f"seq {first + most} is too far above the ack floor {self.floor} of {self.key}"
             raise Conflict(text, hint='ack the records before it first, for example with {"up_to": N}')
         above = self.above | BitMap(places)
         return _raised(replace(self, above=above), 0)
@@ -155,12 +162,16 @@ def _shifted(above: BitMap, count: int) -> BitMap:
 
 
 def encode_cursor(cursor: Cursor) -> bytes:
-    """Return the record of a cursor."""
+    """Return the record of a cursor. Raise `Conflict` for one with too many holes (ACKED-4)."""
     texts = [text.encode() for text in (cursor.topic, cursor.name, cursor.incarnation)]
     head = HEADER.pack(_VERSION, not cursor.is_deleted, *map(len, texts), cursor.epoch, cursor.floor)
     above = BitMap(cursor.above)
     above.run_optimize()
-    return b"".join([head, *texts, above.serialize() if above else b""])
+    value = b"".join([head, *texts, above.serialize() if above else b""])
+    if len(value) > RECORD_MAX_BYTES:
+        text = f"{cursor.key} has too many acked seqs between others that are not: its state takes {len(value):,} bytes"
+        raise Conflict(text, hint='ack the records behind the ack floor first, for example with {"up_to": N}')
+    return value
 
 
 def decode_cursor(value: bytes, tag: str | None) -> Cursor:

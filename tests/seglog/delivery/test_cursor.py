@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from pyroaring import BitMap
 
 from seglog.base.errors import Conflict
-from seglog.delivery.cursor import ABOVE_MAX, HEADER, Cursor, decode_cursor, encode_cursor
+from seglog.delivery.cursor import ABOVE_MAX, HEADER, RECORD_MAX_BYTES, Cursor, decode_cursor, encode_cursor
 from seglog.delivery.keyed_topic import UnreadableState
 
 _LOG = "0123456789abcdef0123456789abcdef-00000002"
@@ -81,6 +83,9 @@ def test_a_cursor_has_exactly_what_a_set_has(steps: list[tuple[str, object]]) ->
         assert state.floor + 1 not in state.acked_above  # it passed over the run (ACKED-3)
         missing = next(seq for seq in range(1, 99) if seq not in model)
         assert state.acked_above.next_missing(state.floor + 1) == missing
+        assert [state.acked_above.count_from(seq) for seq in (0, 7, 99)] == [
+            sum(1 for each in state.acked_above if each >= seq) for seq in (0, 7, 99)
+        ]
         assert decode_cursor(encode_cursor(state), state.key) == state
 
 
@@ -95,3 +100,12 @@ def test_an_ack_too_far_above_the_floor_is_refused() -> None:
     with pytest.raises(Conflict, match="too far above the ack floor 5"):
         cursor(5).acked([6 + ABOVE_MAX])
     assert cursor(5).acked(range(1, 2**60)).floor == 2**60 - 1
+
+
+def test_a_state_with_too_many_holes_is_refused() -> None:
+    """Each ack writes the whole state (ACKED-4)."""
+    assert len(encode_cursor(cursor().acked(range(2, 2**20, 2)))) < RECORD_MAX_BYTES
+    holes = replace(cursor(), above=BitMap(range(1, 2**24, 2)))
+    with pytest.raises(Conflict, match="too many acked seqs between others"):
+        encode_cursor(holes)
+    assert len(encode_cursor(cursor().acked(range(2, 2**30)))) < RECORD_MAX_BYTES
