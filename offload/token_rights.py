@@ -140,15 +140,36 @@ class Tokens:
 
     def rights_of(self, authorization: bytes) -> Rights:
         """Return the rights of the token in a header `Authorization`. Raises `Refused` (401)."""
-        scheme = _BEARER.match(authorization)
-        token_digest = hashlib.sha256(authorization[scheme.end() :].strip() if scheme else b"").digest()
+        scheme, client_rights = _BEARER.match(authorization), self.find(digest_of(authorization))
+        if scheme is None or client_rights is None:
+            raise Refused(401, "token", "the bearer token is missing or wrong")
+        return client_rights
+
+    def find(self, token_digest: bytes) -> Rights | None:
+        """Return the rights of the token with this SHA-256 (RIGHTS-3)."""
         client_rights = None
         for digest, rights in self.known:
             if hmac.compare_digest(digest, token_digest):
                 client_rights = rights
-        if scheme is None or client_rights is None:
-            raise Refused(401, "token", "the bearer token is missing or wrong")
         return client_rights
+
+    def keeps(self, token_digest: bytes, before: Rights) -> bool:
+        """Return whether the token with this SHA-256 has all the rights that it had."""
+        now = self.find(token_digest)
+        if now is None or now.tenant not in ("", before.tenant):
+            return False
+        return all(
+            any(
+                new.role >= old.role and ("*" in new.topics or set(old.topics) <= set(new.topics)) for new in now.grants
+            )
+            for old in before.grants
+        )
+
+
+def digest_of(authorization: bytes) -> bytes:
+    """Return the SHA-256 of the token in a header `Authorization`; that of nothing without a token."""
+    scheme = _BEARER.match(authorization)
+    return hashlib.sha256(authorization[scheme.end() :].strip() if scheme else b"").digest()
 
 
 def parse_tokens(text: bytes, file: str) -> Tokens:

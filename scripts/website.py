@@ -37,6 +37,7 @@ MENU: dict[str, tuple[str | tuple[str, str], ...]] = {
         "docs/append-safely.md",
         "docs/restore.md",
         "docs/client.md",
+        "docs/delivery.md",
         "docs/daemon.md",
         "docs/streams.md",
         "docs/tenants.md",

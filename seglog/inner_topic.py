@@ -144,6 +144,24 @@ class InnerTopic:
                 continue  # truncated once more in between
             return follow.Follower(self._engine, state, first, truncations, epoch=now, gaps=gaps, expired=expired)
 
+    def sync(self) -> None:
+        """Return when all records that readers see are durable, but for ephemeral ones.
+
+        If a sync has covered them, this costs none. Raise `LogClosed` and `WriterPoisoned`.
+        """
+        self._engine.check_writable()
+        self._engine.committer.flush()
+
+    @checked
+    def ephemeral_seqs(self, first: int, last: int) -> SeqSet:
+        """Return the seqs from `first` to `last` whose records are in memory only, or were there. Raise `NoSuchTopic`.
+
+        Of those that went from memory, it knows the ones that no checkpoint has passed.
+        """
+        state = self._engine.state(self.name)
+        with self._engine.committer.lock:
+            return SeqSet.of([*state.ephemeral_buffer.within(first, last), *state.tail.lost_within(first, last)])
+
     @checked
     def frames(self, first: int, last: int) -> Iterator[bytes]:
         """Return whole, verified frames of the hot records from `first` to `last`, deleted ones included.

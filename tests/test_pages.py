@@ -21,7 +21,7 @@ from tests.offload.samples import Sample, encode_object, frames_of_samples
 PROGRAMS = programs()
 #: tests/offload/spark/test_pages.py runs these.
 _SPARK = {"docs/spark.md", "docs/spark/README.md", "docs/start/README.md"}
-_APART = {"docs/client.md": 4}  # pages whose blocks run one by one: so many
+_APART = {"docs/client.md": 5}  # pages whose blocks run one by one: so many
 
 
 class _Enough(Exception):
@@ -185,6 +185,19 @@ def test_the_example_of_the_client_appends_and_reads(
         "2 b'two'",
         "1002",
     ]
+
+
+def test_the_example_of_several_topics_yields_each_record_with_its_topic(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with seglog.open(tmp_path / "data") as log:
+        log.topic("orders").append([b"one", b"two"])
+        log.topic("web").append([b"before the head"])
+    program = PROGRAMS["docs/client.md"][4]
+    with served(tmp_path / "data", ""):
+        monkeypatch.setitem(PROGRAMS, "docs/client.md", ["import seglog\n", program])
+        run_blocks("docs/client.md", tmp_path, monkeypatch)
+    assert capsys.readouterr().out.splitlines() == ["orders 1 b'one'", "orders 2 b'two'"]
 
 
 def test_the_example_of_one_program_runs_on_a_log_and_on_a_daemon(

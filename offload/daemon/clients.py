@@ -3,7 +3,8 @@
     check                  answer   why
     Host is on the list    421      a web page cannot choose its Host (DNS rebinding)
     Origin is on the list  403      browsers send one for a web page, which cannot change it
-    bearer token           401      if there is a token file; /healthz needs no token
+    bearer token           401      if there is a token file; /healthz needs no token. /events and /ws take a ticket
+                                    in its place (offload.daemon.tickets)
 
 The checks come before the guard of a directory, and before the router of many tenants.
 
@@ -24,6 +25,7 @@ from functools import lru_cache
 from offload.daemon.asgi import App, Headers, Message, Receive, Scope, Send, headers_of
 from offload.daemon.problems import refuse
 from offload.daemon.revocation import OpenAnswers
+from offload.daemon.tickets import Ticket, Tickets, takes_tickets, without_referrer
 from offload.errors import Refused
 from offload.settings import ServeSettings
 from offload.token_rights import EVERYTHING, RIGHTS_KEY, Tokens
@@ -38,28 +40,37 @@ def for_checked_clients(
     tokens: Callable[[], Tokens | None],
     count_rejected: Callable[[str], object],
     open_answers: OpenAnswers | None = None,
+    tickets: Tickets | None = None,
 ) -> App:
     """Return `app` behind the checks of its clients. The scope of a request that passes has the client's rights.
 
     Each request asks for `settings` and `tokens`, so that a reload takes effect. `count_rejected` counts a refusal by
-    its reason. `open_answers` gets the requests whose rights a reload may take.
+    its reason. `open_answers` gets the requests whose rights a reload may take. `tickets` may stand for tokens.
     """
+    held_tickets = Tickets() if tickets is None else tickets
 
     async def answer(scope: Scope, receive: Receive, send: Send) -> None:
         serve, headers = settings(), headers_of(scope)
         if b"origin" in headers and _is_allowed(headers, serve.allowed_origins):
             send = _with_origin(send, headers)
+        if takes_tickets(scope):
+            send = without_referrer(send)
         try:
             _check_web_page(headers, serve)
             if _is_preflight(scope["method"], headers):
                 await _answer_preflight(headers, send)
                 return
-            _set_rights(scope, headers, tokens(), open_answers)
+            ticket = held_tickets.begin(scope)
+            _set_rights(scope, headers, tokens(), open_answers, ticket)
         except Refused as refusal:
             count_rejected(refusal.reason)
             await refuse(refusal, send)
             return
-        await app(scope, receive, send)
+        try:
+            await app(scope, receive, send)
+        finally:
+            if ticket is not None:
+                held_tickets.end(ticket)
 
     return answer
 
@@ -75,12 +86,16 @@ def _check_web_page(headers: Headers, settings: ServeSettings) -> None:
         raise Refused(403, "origin", "the daemon refuses requests from this web page", hint=hint)
 
 
-def _set_rights(scope: Scope, headers: Headers, tokens: Tokens | None, open_answers: OpenAnswers | None) -> None:
-    """Put the rights of the client's token into the scope. Raises `Refused` with 401."""
+def _set_rights(
+    scope: Scope, headers: Headers, tokens: Tokens | None, open_answers: OpenAnswers | None, ticket: Ticket | None
+) -> None:
+    """Put the rights of the client's token, or of its ticket, into the scope. Raises `Refused` with 401."""
     scope[RIGHTS_KEY] = EVERYTHING
     if scope["path"] == "/healthz":
         return
-    if tokens is not None:
+    if ticket is not None:
+        scope[RIGHTS_KEY] = ticket.rights
+    elif tokens is not None:
         scope[RIGHTS_KEY] = tokens.rights_of(headers.get(b"authorization", b""))
     if open_answers is not None:
         open_answers.begin(scope, tokens)

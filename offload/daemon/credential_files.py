@@ -2,7 +2,7 @@
 
     at the start   A file that is wrong ends the daemon.
     at SIGHUP      The daemon reads them again. If one is wrong, it logs the error, and both stay as they were. Answers
-                   that wait for news end if their token lost a right (offload.daemon.revocation).
+                   that wait for news end if their token lost a right (offload.daemon.revocation), and its tickets end.
 
 ACCESS-1  An address that is not loopback needs a token file and TLS, at the start and after each reload. With
     `insecure_behind_proxy`, it needs the token file only.
@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from offload.daemon.revocation import OpenAnswers
+from offload.daemon.tickets import Tickets
 from offload.errors import Misuse
 from offload.settings import ServeSettings
 from offload.token_rights import Tokens, parse_tokens
@@ -29,7 +30,7 @@ _log = logging.getLogger("seglog.daemon")
 
 
 class Access:
-    """The tokens of a running daemon, and its TLS. `tokens` is None if the daemon asks for none."""
+    """The tokens of a running daemon, its tickets, and its TLS. `tokens` is None if the daemon asks for none."""
 
     def __init__(self, settings: ServeSettings, tenant: str | None = None) -> None:
         """Read the token file. Raises `Misuse`, `InvalidTokens`.
@@ -39,6 +40,7 @@ class Access:
         self._tenant = tenant
         self.tokens = self._tokens(settings)
         self.open_answers = OpenAnswers(lambda: self.tokens)
+        self.tickets = Tickets()
         _check_address(settings, self.tokens)
 
     def reload(self, settings: ServeSettings, listening: Iterable[ssl.SSLContext]) -> None:
@@ -51,6 +53,7 @@ class Access:
             _log.error("tokens and certificates stay as they are: %s", error)
             return
         self.tokens = tokens
+        self.tickets.end_revoked(tokens)
         ended = self.open_answers.end_revoked()
         if ended:
             _log.info("%d open answers end: their tokens are gone, or have fewer rights", ended)

@@ -31,7 +31,7 @@
     seglog_http_followers_running               gauge       requests that wait for new records or events
     seglog_commands_running                     gauge       threads of commands, until the last step
     seglog_http_rejected_total                  counter     by reason: busy, too_large, slow, host, origin, token,
-                                                            role, tenant, rate, quota
+                                                            ticket, role, tenant, rate, quota
     seglog_events_lost_total                    counter     events that slow clients of /daemon/events did not get
     seglog_disk_free_bytes, seglog_disk_state   gauge       0 fine, 1 alarm, 2 full
     seglog_wal_bytes                            gauge

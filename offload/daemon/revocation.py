@@ -25,8 +25,9 @@ from typing import Any, Final
 from weakref import WeakKeyDictionary
 
 from offload.daemon.asgi import Scope, headers_of
+from offload.daemon.tickets import token_of_ticket
 from offload.errors import Refused
-from offload.token_rights import Rights, Tokens, rights_of
+from offload.token_rights import Tokens, digest_of, rights_of
 
 _OPEN_ANSWERS: Final = "seglog.open_answers"
 _TOKENS: Final = "seglog.tokens"
@@ -114,16 +115,7 @@ def _keeps(scope: Scope, tokens: Tokens | None) -> bool:
     """Return whether the client of a request has all the rights that it had."""
     if tokens is None:
         return True
-    try:
-        return _covers(tokens.rights_of(headers_of(scope).get(b"authorization", b"")), rights_of(scope))
-    except Refused:
-        return False
-
-
-def _covers(now: Rights, before: Rights) -> bool:
-    if now.tenant not in ("", before.tenant):
-        return False
-    return all(
-        any(new.role >= old.role and ("*" in new.topics or set(old.topics) <= set(new.topics)) for new in now.grants)
-        for old in before.grants
-    )
+    token = token_of_ticket(scope)
+    if token is None:
+        token = digest_of(headers_of(scope).get(b"authorization", b""))
+    return tokens.keeps(token, rights_of(scope))

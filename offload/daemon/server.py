@@ -110,7 +110,7 @@ async def _run_tenants(
     access, notifier = Access(serve), Notifier(variables)
     tenants = Tenants(root, serve, variables)
     watching = asyncio.create_task(notifier.watch(lambda: True))  # a tenant whose log failed stops no other
-    over_tcp = entrance(router(tenants, lambda: access.tokens, access.open_answers), tenants)
+    over_tcp = entrance(router(tenants, lambda: access.tokens, access.open_answers, access.tickets), tenants)
     try:
         with listening_over_tcp(serve) as listeners:
             probes = make_root_probe_app(tenants, with_metrics=serve.probe_metrics)
@@ -157,7 +157,9 @@ def _app_of(listener: Listener, guard: Guard, service: Service, access: Access) 
     is_laminarmq = listener.kind is Kind.LAMINARMQ
     app = guard.before(make_laminarmq_app(service, listener.topic)) if is_laminarmq else guard.known
     settings, tokens = lambda: service.settings, lambda: access.tokens
-    checked = for_checked_clients(app, settings, tokens, service.metrics.count_rejected, access.open_answers)
+    checked = for_checked_clients(
+        app, settings, tokens, service.metrics.count_rejected, access.open_answers, access.tickets
+    )
     return entrance(checked, service)
 
 

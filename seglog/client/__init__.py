@@ -10,6 +10,7 @@ The core decides without I/O. The driver needs the standard library alone.
     address requests bodies answers      values: where the daemon is, requests, bodies, answers and their errors
     connections                          one exchange with the daemon; the command line asks with it too
     retries                              whether and when a request is sent again (CLIENT-1 to CLIENT-3)
+    following sse                        followers of several topics
     reading arrow                        reads and followers that resume, reads in Arrow by pages (CLIENT-4)
     window                               the batches of a producer without a definite answer (CLIENT-5 to CLIENT-10)
     commands                             commands of the daemon as requests, and their results
@@ -55,15 +56,18 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from seglog.client.archive import RemoteArchive, RemoteBranches
     from seglog.client.batches import Batching
-    from seglog.client.client import Client, RemoteTopic, connect
+    from seglog.client.client import Client, RemoteFollower, RemoteTopic, connect
+    from seglog.client.following import Followed
     from seglog.client.producer import RemoteProducer
     from seglog.client.retries import Retries
 
 __all__ = [
     "Batching",
     "Client",
+    "Followed",
     "RemoteArchive",
     "RemoteBranches",
+    "RemoteFollower",
     "RemoteProducer",
     "RemoteTopic",
     "Retries",
@@ -72,6 +76,7 @@ __all__ = [
 
 _HOMES = {
     "Batching": "batches",
+    "Followed": "following",
     "RemoteArchive": "archive",
     "RemoteBranches": "archive",
     "RemoteProducer": "producer",

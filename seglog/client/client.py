@@ -26,6 +26,7 @@ from seglog.client.bodies import chunks_of, errors_of_chunks
 from seglog.client.commands import evict_of, seal_of
 from seglog.client.connections import Connections, Request, tls_context
 from seglog.client.driver import Driver
+from seglog.client.following import Followed, FollowingTopics, Taking, following_topics
 from seglog.client.producer import RemoteProducer
 from seglog.client.reading import ArrowReading, Following, Reading, place_of
 from seglog.client.requests import (
@@ -47,6 +48,7 @@ from seglog.values.protocols import (
     Bounds,
     DeleteArguments,
     FollowArguments,
+    FollowTopicsArguments,
     ReadArguments,
     Removed,
     Selection,
@@ -124,8 +126,77 @@ class Client:
         request = topics_request()
         return topics_of(request, self._driver.ask(request))
 
+    @checked
+    def follow(self, topics: Sequence[str], **options: Unpack[FollowTopicsArguments]) -> RemoteFollower:
+        """Follow several topics over one connection. The follower yields each topic with its next record.
+
+            for topic, record in client.follow(["orders", "web"]):
+                print(topic, record.seq, record.value)
+
+        It resumes after a lost connection, so each record comes once, and in the order of its topic.
+
+        Args:
+            topics: Up to 32 names. A topic begins at its head, and `"orders:5"` at seq 5.
+            cursor: The name of a cursor of each topic. The follower begins behind it, and `ack` moves it.
+            position: The `position` of an earlier record: the follower continues there, whatever the topics say.
+            tag: Only records with this tag; a trailing `*` makes it a prefix.
+            gaps: Give a `Gap` in the place of records that retention took, and go on. With a cursor, always.
+            strong: Only records that a sync covers.
+            timeout_s: End after so many seconds without a new record, also if the connection is lost meanwhile.
+
+        Raises:
+            InvalidArgument: There are no topics, or more than 32, or one is there twice.
+            InvalidName: A name is none.
+        """
+        return RemoteFollower(self._driver, following_topics(topics, options), options)
+
     def close(self) -> None:
         self._driver.close()
+
+
+class RemoteFollower(Taking):
+    """A follower of several topics, made by `Client.follow`: an iterator of `Followed`. For one thread.
+
+        with client.follow(["orders", "web"], cursor="billing") as follower:
+            for each in follower:
+                bill(each.topic, each.record)
+                follower.ack(each)
+
+    After `Truncated`, drop the records of its `topic` from its `seq` on, and take the next item: the follower goes on
+    there. Any other error ends it. `position` is the place behind the last item.
+    """
+
+    def __init__(self, driver: Driver, source: FollowingTopics, options: FollowTopicsArguments) -> None:
+        super().__init__(source, options.get("cursor"))
+        self._driver = driver
+        self._items = driver.items(source, timeout_s=options.get("timeout_s"))
+
+    def __enter__(self) -> RemoteFollower:
+        return self
+
+    def __exit__(self, _kind: object, error: BaseException | None, _trace: object) -> None:
+        with closing_after(error):
+            self.close()
+
+    def __iter__(self) -> RemoteFollower:
+        return self
+
+    def __next__(self) -> Followed:
+        return self._taken(next(self._items))
+
+    def ack(self, *records: Followed) -> None:
+        """Ack records that the caller is done with, and return when that is durable.
+
+        Raises:
+            Misuse: The follower has no cursor.
+            SeglogError: As the daemon refuses the ack, for example because the topic was truncated meanwhile.
+        """
+        for request in self._acks(records):
+            self._driver.ask(request)
+
+    def close(self) -> None:
+        """Leave the connection. Idempotent."""
+        self._items.close()
 
 
 class RemoteTopic:

@@ -7,18 +7,18 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, TypeVar
+from collections.abc import Callable, Generator, Iterator
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from seglog.client.answers import bounds_of, fit
 from seglog.client.commands import Asking, delete_of
 from seglog.client.connections import Answer, Broken, Connections, Lost, Outcome, Request
+from seglog.client.following import FollowingTopics
 from seglog.client.reading import ArrowReading, Following, Lookup, Reading, is_looked_up_here
 from seglog.client.requests import bounds_request
 from seglog.client.retries import Call, Retries, after, is_reached
 from seglog.errors import Misuse
 from seglog.values.protocols import DeleteArguments, Removed
-from seglog.values.record import Gap, Record
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -90,7 +90,7 @@ class Driver:
         time.sleep(again.wait_s)
         return again.call
 
-    def items(self, source: Reading | Following, *, timeout_s: float | None = None) -> Iterator[Record | Gap]:
+    def items(self, source: Reading | Following | FollowingTopics, *, timeout_s: float | None = None) -> Generator[Any]:
         """Yield the items of a read or a follower. After a lost connection, resume it (CLIENT-4).
 
         End after `timeout_s` without an item.

@@ -33,6 +33,7 @@ from seglog.client.answers import error_of_line, fit, unfit
 from seglog.client.bodies import item_of, lines_of, object_of
 from seglog.client.connections import Answer, Request
 from seglog.client.requests import INCARNATION, Asked, follow_request, page_request, read_request
+from seglog.client.sse import Event, EventParser
 from seglog.errors import ConcurrentModification, DaemonError, OtherIncarnation, SeglogError, Truncated
 from seglog.values.deletes import given_where, pattern_of
 from seglog.values.protocols import Bounds, DeleteArguments
@@ -124,16 +125,15 @@ class Reading:
 class Following:
     """A follower of a topic. `last_event` is the id of the last event that came: the epoch and a seq.
 
-    Before the first event it is the place where the follower began. `event` has the fields of an event that is not
-    whole yet. `incarnation` is that of the first answer, or of what the caller has already.
+    Before the first event it is the place where the follower began. `incarnation` is that of the first
+    answer, or of what the caller has already.
     """
 
     topic: str
     selection: Asked
     last_event: str | None = None
     incarnation: str | None = None
-    rest: tuple[bytes, ...] = ()
-    event: tuple[tuple[str, str], ...] = ()
+    parser: EventParser = EventParser()
     ends_with_answer = False
     is_done = False
 
@@ -147,31 +147,25 @@ class Following:
         if self.incarnation is not None and incarnation != self.incarnation:
             raise OtherIncarnation(self.topic, self.incarnation, incarnation)
         last_event = self.last_event or place_of(self.selection.start, answer.headers.get(_EPOCH))
-        return replace(self, last_event=last_event, incarnation=incarnation, rest=(), event=())
+        return replace(self, last_event=last_event, incarnation=incarnation, parser=EventParser())
 
     def fed(self, piece: bytes) -> _Fed:
-        """Take a piece of the answer. A comment has a colon first, and changes nothing."""
-        rest, lines = lines_of(self.rest, piece)
-        after = replace(self, rest=rest)
+        """Take a piece of the answer."""
+        parser, events, has_line = self.parser.fed(piece)
+        after = replace(self, parser=parser)
         items: list[_Item] = []
-        for line in lines:
-            name, _, text = line.decode().rstrip("\r").partition(":")
-            if name:
-                after = replace(after, event=(*after.event, (name, text.removeprefix(" "))))
-            elif not line.rstrip(b"\r"):
-                after, item = after.dispatched()
-                if isinstance(item, SeglogError):
-                    return _Fed(after, items, item, is_progress=True)
-                if item is not None:
-                    items.append(item)
-        return _Fed(replace(after, selection=_behind(after.selection, items)), items, None, bool(lines))
+        for event in events:
+            after, item = after.dispatched(event)
+            if isinstance(item, SeglogError):
+                return _Fed(after, items, item, is_progress=True)
+            if item is not None:
+                items.append(item)
+        return _Fed(replace(after, selection=_behind(after.selection, items)), items, None, has_line)
 
-    def dispatched(self) -> tuple[Following, _Item | SeglogError | None]:
-        """Return the follower after a whole event, and the item or the error that the event means."""
-        fields = dict(self.event)
-        data = "\n".join(text for name, text in self.event if name == "data")
-        after = replace(self, event=(), last_event=fields.get("id", self.last_event))
-        kind = fields.get("event", "record" if data else "")
+    def dispatched(self, event: Event) -> tuple[Following, _Item | SeglogError | None]:
+        """Return the follower after an event, and the item or the error that the event means."""
+        after = self if event.id is None else replace(self, last_event=event.id)
+        kind, data = event.kind, event.data
         if kind in ("record", "gap"):
             return after, _item_of_line(data.encode())
         if kind == "truncated":

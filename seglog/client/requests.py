@@ -176,6 +176,22 @@ def follow_request(topic: str, selection: Asked, last_event: str | None) -> Requ
     return Request("GET", _with_query(f"{_place(topic)}/records", query), headers, topic=topic)
 
 
+def events_request(topics: Sequence[str], query: Iterable[tuple[str, str]], position: str | None) -> Request:
+    """Return a request of the records to come of several topics. `position` is the id of the last event that came."""
+    headers = {"Accept": EVENTS_TYPE}
+    if position is not None:
+        headers["Last-Event-ID"] = position
+    named = [("topic", each) for each in topics]
+    return Request("GET", f"/events?{urlencode([*named, *query])}", headers, topic=topics[0].partition(":")[0])
+
+
+def ack_request(topic: str, cursor: str, epoch: int, seqs: Sequence[int]) -> Request:
+    """Return an ack of records. A repetition acks nothing more."""
+    body = json.dumps({"seqs": list(seqs), "epoch": epoch}).encode()
+    path = f"{_place(topic)}/cursors/{quote(cursor, safe='')}/acks"
+    return Request("POST", path, {"Content-Type": "application/json"}, body, topic=topic)
+
+
 def bounds_request(topic: str) -> Request:
     return Request("HEAD", f"{_place(topic)}/records", topic=topic)
 

@@ -107,6 +107,14 @@ class Tail:
         in_file = np.flatnonzero(self.rows(0, len(self))["file"])
         return self.first_seq + int(in_file[-1]) if len(in_file) else self.first_seq - 1
 
+    def lost_within(self, first: int, last: int) -> list[tuple[int, int]]:
+        """Return the seqs from `first` to `last` that are in no file, as ranges of one."""
+        start, stop = max(first, self.first_seq), min(last + 1, self.end_seq)
+        if start >= stop:
+            return []
+        rows = self.rows(start - self.first_seq, stop - self.first_seq)
+        return [(start + int(row), start + int(row)) for row in np.flatnonzero(rows["file"] == _NO_FILE)]
+
     def ts_ms(self, seq: int) -> int:
         return self._row(seq - self.first_seq)[3]
 
@@ -274,6 +282,11 @@ class EphemeralBuffer:
         """Return the first seq here that is not below `seq`, or None."""
         chunk = self._chunk_from(seq)
         return None if chunk is None else max(chunk.first_seq, seq)
+
+    def within(self, first: int, last: int) -> list[tuple[int, int]]:
+        """Return the ranges of seqs from `first` to `last` that are here."""
+        ranges = [(max(first, chunk.first_seq), min(last, chunk.last_seq)) for chunk in self.chunks]
+        return [each for each in ranges if each[0] <= each[1]]
 
     def ts_ms_from(self, seq: int) -> int | None:
         """Return the time of the record that `first_from` finds, or None."""

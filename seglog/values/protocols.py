@@ -95,6 +95,23 @@ class FollowArguments(TypedDict, total=False):
     tag: str | None
 
 
+class FollowTopicsArguments(TypedDict, total=False):
+    """The arguments of a follower of several topics beside their names."""
+
+    #: The name of a cursor of each topic. The follower begins behind it.
+    cursor: str | None
+    #: The position of an earlier record (`Followed.position`), behind which the follower begins.
+    position: str | None
+    #: The tag, or a prefix of it with a trailing `*`.
+    tag: str | None
+    #: Give a `Gap` in the place of records that retention took, instead of raising `Evicted`.
+    gaps: bool
+    #: Only records that a sync covers.
+    strong: bool
+    #: The follower ends when no record came for so long. None: it does not end.
+    timeout_s: float | None
+
+
 class DeleteArguments(Selection, total=False):
     """The conditions of a delete. A record that meets all of them goes."""
 

@@ -24,6 +24,7 @@ from catalog.objects.memory import MemoryStore
 from offload.daemon import http
 from offload.daemon.http import direct
 from offload.daemon.service import Service, open_service
+from offload.daemon.tickets import Tickets
 from offload.settings import read_settings
 from offload.token_rights import EVERYTHING, RIGHTS_KEY
 from seglog import Topic
@@ -210,7 +211,7 @@ class World:
         async def receive() -> dict[str, Any]:
             message = next(told, None)
             if message is None:  # the client leaves an answer without an end once that has begun
-                await (has_begun if request.path == "/daemon/events" else asyncio.Event()).wait()
+                await (has_begun if request.path in ("/daemon/events", "/events") else asyncio.Event()).wait()
                 return {"type": "http.disconnect"}
             return cast("dict[str, Any]", message)
 
@@ -221,7 +222,9 @@ class World:
 
         scope = {"type": "http", "http_version": "1.1", "scheme": "http", "root_path": "", RIGHTS_KEY: EVERYTHING}
         named = {"method": request.method, "path": request.path, "query_string": request.query}
-        await self._answers({**scope, **named, "headers": [*request.headers]}, receive, send)
+        scope |= {**named, "headers": [*request.headers]}
+        Tickets().begin(scope)  # as a listener over TCP does
+        await self._answers(scope, receive, send)
         self.answer = b"".join(message.get("body", b"") for message in sent[1:])
         is_error = sent[0]["status"] >= 300 or (request.path.startswith("/rpc/") and b'"error":' in self.answer)
         assert not is_error, f"{request.kind} with {body[:200]!r}: {self.answer[:500]!r}"

@@ -45,6 +45,8 @@ REQUESTS = (
     Request("GET /metrics", "GET", "/metrics"),
     Request("GET /openapi.json", "GET", "/openapi.json"),
     Request("GET /daemon/events", "GET", "/daemon/events"),
+    Request("GET /events", "GET", "/events", query=b"topic=t"),
+    Request("POST /tickets", "POST", "/tickets"),
     Request("GET /topics", "GET", "/topics"),
     Request("GET /topics/{topic}/index_bounds", "GET", "/topics/t/index_bounds"),
     Request("GET /topics/{topic}/records/{seq}", "GET", "/topics/t/records/3"),

@@ -18,7 +18,7 @@ class Limit(Enum):
     DELETES_BY_TAG = "seglog.writing.changes._PENDING_MAX"
     FRAMES_READ_ONE_BY_ONE = "seglog.wal.scan._FEW"
     KEYS = "seglog.engine.known_appends.KEYS_MAX"
-    KEEP_ALIVE_S = "offload.daemon.http.followers._KEEP_ALIVE_S"
+    KEEP_ALIVE_S = "offload.daemon.http.followers.KEEP_ALIVE_S"
     HEAD_OF_FOLLOWED_BYTES = "offload.operations.growing_file._MARK_BYTES"
     LAMINARMQ_S = "offload.daemon.laminarmq._LIMIT_S"
     LAMINARMQ_AT_ONCE = "offload.daemon.laminarmq._AT_ONCE"

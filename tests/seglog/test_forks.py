@@ -95,6 +95,8 @@ def calls_on(log: Log) -> dict[str, Callable[[], Any]]:
         "changed_since": lambda: topic.inner.changed_since(0),
         "sealed_version": lambda: topic.inner.sealed_version(1),
         "segments": topic.inner.segments,
+        "ephemeral_seqs": lambda: topic.inner.ephemeral_seqs(1, 2),
+        "sync": topic.inner.sync,
         "topic": lambda: log.topic("t"),
         "get_topic": lambda: log.get_topic("t"),
         "create_topic": lambda: log.create_topic("new"),

@@ -209,6 +209,7 @@ READS = {
     ),
     *(
         "changed_since",
+        "ephemeral_seqs",
         "has_bytes",
         "known_incarnation",
         "record_count_hot",
@@ -253,6 +254,7 @@ CHANGES: dict[str, Callable[[Log], object]] = {
     "remove": lambda log: log.remove(),
     "release": lambda log: log.topic("a").inner.release(4),
     "seal": lambda log: log.topic("a").seal(),
+    "sync": lambda log: log.topic("a").inner.sync(),
     "settle_deletes": lambda log: log.topic("a").inner.settle_deletes(1),
     "mark_elsewhere": lambda log: log.mark_elsewhere("a", None),
     "settle_truncation": lambda log: log.topic("a").inner.settle_truncation(TruncateOp(1, 0, 1)),

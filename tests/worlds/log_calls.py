@@ -190,6 +190,7 @@ LOG = {
     "Topic.seq_at": _of_topic("seq_at", {"ts_ms": "whole"}),
     "InnerTopic.frames": _of_inner("frames", {"first": "whole", "last": "whole"}, first=1, last=1),
     "InnerTopic.frame_batches": _of_inner("frame_batches", {"first": "whole", "last": "whole"}, first=1, last=1),
+    "InnerTopic.ephemeral_seqs": _of_inner("ephemeral_seqs", {"first": "whole", "last": "whole"}, first=1, last=1),
     "InnerTopic.sealed_files": _of_inner("sealed_files", {"first": "whole", "last": "whole"}, first=1, last=1),
     "Topic.delete": _of_topic("delete", DELETE, DELETE_OPTIONAL, tag="eu"),
     "Topic.undo": Row(_undo, {"delete": "whole", "partial": "bool", "preview": "bool"}, {}, frozenset({"delete"})),

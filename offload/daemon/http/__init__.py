@@ -41,6 +41,8 @@ from offload.daemon.http.probes import probe_routes
 from offload.daemon.http.reads import read_routes
 from offload.daemon.http.roles import guarded
 from offload.daemon.http.stream_operations import STREAM_OPERATIONS
+from offload.daemon.http.tickets import ticket_routes
+from offload.daemon.http.topic_events import topic_event_routes
 from offload.daemon.http.topics import topic_routes
 from offload.daemon.problems import answer_of
 from offload.daemon.service import Service
@@ -56,9 +58,8 @@ _BEFORE, _BEHIND = APPEND.path.split("{topic}")
 def make_app(service: Service) -> Starlette:
     """Return the ASGI application of the API. The caller puts the guard (request_limits) in front."""
     makers = (
-        *(probe_routes, event_routes, read_routes, append_routes, topic_routes, cursor_routes),
-        *(object_routes, forward_routes),
-        *(_stream_routes, command_routes),
+        *(probe_routes, event_routes, topic_event_routes, ticket_routes, read_routes, append_routes, topic_routes),
+        *(cursor_routes, object_routes, forward_routes, _stream_routes, command_routes),
     )
     return app_of([guarded(route) for make in makers for route in make(service)])
 

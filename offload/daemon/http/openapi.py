@@ -7,7 +7,19 @@ from collections.abc import Mapping
 from importlib.metadata import version
 from typing import Any, Final
 
-from offload.daemon.http import appends, cursors, events, forward, objects, probes, reads, tenant_router, topics
+from offload.daemon.http import (
+    appends,
+    cursors,
+    events,
+    forward,
+    objects,
+    probes,
+    reads,
+    tenant_router,
+    tickets,
+    topic_events,
+    topics,
+)
 from offload.daemon.http import operations as api
 from offload.daemon.http.stream_operations import STREAM_OPERATIONS
 from offload.operations.command import SHOWN_TYPE, Command, Parameter, schemas
@@ -28,6 +40,8 @@ OPERATIONS: Final[tuple[api.Operation, ...]] = (
     appends.APPEND,
     appends.APPEND_ONE,
     reads.RECORD,
+    topic_events.EVENTS,
+    tickets.TICKETS,
     topics.TRUNCATE,
     cursors.LIST,
     cursors.ACKS,

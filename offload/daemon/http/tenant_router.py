@@ -38,6 +38,7 @@ from offload.daemon.ids import tenant_id
 from offload.daemon.problems import refuse
 from offload.daemon.revocation import OpenAnswers
 from offload.daemon.tenants import Tenant, Tenants
+from offload.daemon.tickets import Tickets
 from offload.errors import OffloadError
 from offload.token_rights import Role, Tokens, rights_of
 from seglog.base.errors import Missing, Unavailable
@@ -66,7 +67,12 @@ class NoSuchTenant(Missing, OffloadError):
     hint = "a token that is bound to a tenant asks without /tenants/NAME; another one names the tenant"
 
 
-def router(tenants: Tenants, tokens: Callable[[], Tokens | None], open_answers: OpenAnswers | None = None) -> App:
+def router(
+    tenants: Tenants,
+    tokens: Callable[[], Tokens | None],
+    open_answers: OpenAnswers | None = None,
+    tickets: Tickets | None = None,
+) -> App:
     """Return the ASGI application over TCP: it checks the client, and passes the request to the tenant."""
     root = make_root_app(tenants)
 
@@ -79,7 +85,7 @@ def router(tenants: Tenants, tokens: Callable[[], Tokens | None], open_answers: 
             return
         await app(scope, receive, send)
 
-    return for_checked_clients(pass_on, lambda: tenants.settings, tokens, tenants.count_rejected, open_answers)
+    return for_checked_clients(pass_on, lambda: tenants.settings, tokens, tenants.count_rejected, open_answers, tickets)
 
 
 def _app_of(tenants: Tenants, scope: Scope) -> App | None:

@@ -10,13 +10,14 @@ async with aio.connect("unix:/var/lib/seglog") as client:
 from __future__ import annotations
 
 from seglog.client.aio.archive import AsyncRemoteArchive, AsyncRemoteBranches
-from seglog.client.aio.client import AsyncClient, AsyncRemoteTopic, connect
+from seglog.client.aio.client import AsyncClient, AsyncRemoteFollower, AsyncRemoteTopic, connect
 from seglog.client.aio.producer import AsyncRemoteProducer
 
 __all__ = [
     "AsyncClient",
     "AsyncRemoteArchive",
     "AsyncRemoteBranches",
+    "AsyncRemoteFollower",
     "AsyncRemoteProducer",
     "AsyncRemoteTopic",
     "connect",

@@ -27,6 +27,7 @@ from seglog.client.batches import Batching, Outbox, Window
 from seglog.client.bodies import chunks_in_loop, errors_of_chunks
 from seglog.client.commands import evict_of, seal_of
 from seglog.client.connections import Request, tls_context
+from seglog.client.following import Followed, FollowingTopics, Taking, following_topics
 from seglog.client.reading import ArrowReading, Following, Reading, place_of
 from seglog.client.requests import (
     Asked,
@@ -47,6 +48,7 @@ from seglog.values.protocols import (
     Bounds,
     DeleteArguments,
     FollowArguments,
+    FollowTopicsArguments,
     ReadArguments,
     Removed,
     Selection,
@@ -108,8 +110,48 @@ class AsyncClient:
         request = topics_request()
         return topics_of(request, await self._driver.ask(request))
 
+    @checked
+    def follow(self, topics: Sequence[str], **options: Unpack[FollowTopicsArguments]) -> AsyncRemoteFollower:
+        """Follow several topics over one connection, as `Client.follow` does, with its arguments and errors.
+
+        async for topic, record in client.follow(["orders", "web"]):
+            print(topic, record.seq, record.value)
+        """
+        return AsyncRemoteFollower(self._driver, following_topics(topics, options), options)
+
     async def close(self) -> None:
         await self._driver.close()
+
+
+class AsyncRemoteFollower(Taking):
+    """A follower of several topics, made by `AsyncClient.follow`. Its calls are those of `RemoteFollower`, awaited."""
+
+    def __init__(self, driver: AsyncDriver, source: FollowingTopics, options: FollowTopicsArguments) -> None:
+        super().__init__(source, options.get("cursor"))
+        self._driver = driver
+        self._items = driver.items(source, timeout_s=options.get("timeout_s"))
+
+    async def __aenter__(self) -> AsyncRemoteFollower:
+        return self
+
+    async def __aexit__(self, _kind: object, error: BaseException | None, _trace: object) -> None:
+        with closing_after(error):
+            await self.close()
+
+    def __aiter__(self) -> AsyncRemoteFollower:
+        return self
+
+    async def __anext__(self) -> Followed:
+        return self._taken(await anext(self._items))
+
+    async def ack(self, *records: Followed) -> None:
+        """Ack records that the caller is done with, as `RemoteFollower.ack` does, with its errors."""
+        for request in self._acks(records):
+            await self._driver.ask(request)
+
+    async def close(self) -> None:
+        """Leave the connection. Idempotent."""
+        await self._items.aclose()
 
 
 class AsyncRemoteTopic:

@@ -20,13 +20,13 @@ from seglog.client.address import SOCKET_FILE, Address
 from seglog.client.answers import bounds_of, fit
 from seglog.client.commands import Asking, delete_of
 from seglog.client.connections import CLOSED, Answer, Broken, Lost, Outcome, Request
+from seglog.client.following import FollowingTopics
 from seglog.client.reading import ArrowReading, Following, Lookup, Reading, is_looked_up_here
 from seglog.client.requests import bounds_request
 from seglog.client.retries import Call, Retries, after, is_reached
 from seglog.errors import Misuse, NotInstalled
 from seglog.values.arrow import shown_batches
 from seglog.values.protocols import DeleteArguments, Removed
-from seglog.values.record import Gap, Record
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -201,8 +201,8 @@ class AsyncDriver:
         return outcome
 
     async def items(
-        self, source: Reading | Following, *, timeout_s: float | None = None
-    ) -> AsyncGenerator[Record | Gap]:
+        self, source: Reading | Following | FollowingTopics, *, timeout_s: float | None = None
+    ) -> AsyncGenerator[Any]:
         """Yield the items of `_items`. End after `timeout_s` without one."""
         async with aclosing(self._items(source)) as items:
             while True:
@@ -213,7 +213,7 @@ class AsyncDriver:
                     return
                 yield item
 
-    async def _items(self, source: Reading | Following) -> AsyncGenerator[Record | Gap]:
+    async def _items(self, source: Reading | Following | FollowingTopics) -> AsyncGenerator[Any]:
         """Yield the items of a read or a follower. After a lost connection, resume it (CLIENT-4)."""
         call = self._begin(source.request)
         while not source.is_done:

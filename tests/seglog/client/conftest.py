@@ -12,7 +12,7 @@ import pytest
 
 import seglog
 from seglog.client import Client, aio
-from seglog.client.aio import AsyncRemoteProducer, AsyncRemoteTopic
+from seglog.client.aio import AsyncRemoteFollower, AsyncRemoteProducer, AsyncRemoteTopic
 from tests.certificates import certificate
 from tests.daemons import served
 from tests.worlds.places import PATIENT, TOKEN, Place
@@ -51,6 +51,15 @@ class InLoop:
     def __exit__(self, *told: Any) -> None:
         self._runner.run(self._inner.__aexit__(*told))
 
+    def __iter__(self) -> InLoop:
+        return self
+
+    def __next__(self) -> Any:
+        try:
+            return self._runner.run(anext(self._inner))
+        except StopAsyncIteration:
+            raise StopIteration from None
+
     def _plain(self, found: Any) -> Any:
         if inspect.iscoroutine(found):
             return self._runner.run(found)
@@ -58,7 +67,8 @@ class InLoop:
             return self._items(found)
         if callable(found):
             return lambda *given, **named: self._plain(self._called(found, given, named))
-        return InLoop(self._runner, found) if isinstance(found, (AsyncRemoteTopic, AsyncRemoteProducer)) else found
+        kinds = (AsyncRemoteTopic, AsyncRemoteProducer, AsyncRemoteFollower)
+        return InLoop(self._runner, found) if isinstance(found, kinds) else found
 
     def _called(self, call: Callable[..., Any], given: tuple[Any, ...], named: dict[str, Any]) -> Any:
         async def within() -> Any:  # a call may look for the loop

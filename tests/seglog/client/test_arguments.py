@@ -61,6 +61,20 @@ def _send(client: Client, **given: Any) -> None:
 
 ROWS = {
     "Client.topic": Row(lambda client, **given: client.topic(**given), {"name": "name"}),
+    "Client.follow": Row(
+        lambda client, **given: client.follow(**given),
+        {
+            "topics": "texts",
+            **dict.fromkeys(("cursor", "position", "tag"), "text"),
+            **dict.fromkeys(("gaps", "strong"), "bool"),
+            "timeout_s": "number",
+        },
+        {"topics": ["t"]},
+        frozenset({"cursor", "position", "tag", "timeout_s"}),
+    ),
+    "RemoteFollower.ack": Row(
+        lambda client, records: client.follow(["t"], cursor="c").ack(records), {"records": "instance"}
+    ),
     "RemoteTopic.append": _of_topic("append", APPEND, APPEND_OPTIONAL, values=[b"x"]),
     "RemoteTopic.append_once": _of_topic("append_once", APPEND, APPEND_OPTIONAL, values=[b"x"]),
     "RemoteTopic.append_stream": _of_topic(
@@ -199,6 +213,7 @@ def test_a_producer_that_no_header_carries_is_refused_at_once(client: Client, na
     [
         (package.connect, aio.connect),
         (package.RemoteTopic, aio.AsyncRemoteTopic),
+        (package.RemoteFollower, aio.AsyncRemoteFollower),
         (package.RemoteProducer, aio.AsyncRemoteProducer),
         (package.Client, aio.AsyncClient),
         (package.RemoteArchive, aio.AsyncRemoteArchive),

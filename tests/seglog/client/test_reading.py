@@ -282,3 +282,72 @@ def test_a_client_gives_up_after_its_time(place: Place, tmp_path: Path) -> None:
         for call in (client.topics, client.topic("t").bounds, lambda: next(client.topic("t").read())):
             with pytest.raises(seglog.DaemonGone):
                 call()
+
+
+def test_a_follower_of_several_topics_gets_the_records_of_each_in_order(client: Client, name: str) -> None:
+    first, second = client.topic(name), client.topic(f"{name}-b")
+    first.append([b"a1", b"a2"])
+    second.append([b"b1"])
+    with client.follow([f"{name}:2", f"{name}-b"]) as follower:
+        topic, record = next(follower)
+        assert (topic, record) == (name, next(first.read(2)))
+        second.append([b"b2"])
+        each = next(follower)
+        epoch = second.bounds().epoch
+        assert (each.topic, each.record, each.epoch) == (f"{name}-b", next(second.read(2)), epoch)
+        assert follower.position == each.position == f"{name}:{first.bounds().epoch}-2,{name}-b:{epoch}-2"
+        first.truncate(2)
+        with pytest.raises(seglog.Truncated) as cut:
+            next(follower)
+        assert (cut.value.topic, cut.value.seq) == (name, 2)
+        first.append([b"other"])
+        assert next(follower).record == next(first.read(2))
+        with pytest.raises(seglog.Misuse, match="no cursor"):
+            follower.ack(each)
+    with client.follow([name, f"{name}-b"], position=each.position, timeout_s=0.2) as again:
+        with pytest.raises(seglog.Truncated):
+            next(again)
+        assert [each.record.seq for each in again] == [2]
+
+
+def test_a_follower_of_several_topics_names_what_is_wrong(client: Client, name: str) -> None:
+    client.topic(name).append([b"x"])
+    with pytest.raises(seglog.NoSuchTopic):
+        next(client.follow([name, "absent"]))
+    with pytest.raises(seglog.InvalidArgument):
+        client.follow([])
+    with pytest.raises(seglog.InvalidArgument):
+        client.follow(name)
+    with pytest.raises(seglog.InvalidArgument):
+        client.follow([name], cursor=7)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("driver", ["plain", "asyncio"])
+def test_a_follower_of_several_topics_that_breaks_off_yields_each_record_once(
+    daemon: ServedDirectory, driver: str
+) -> None:
+    names = [f"many-{driver}-{number}" for number in range(3)]
+    seen: dict[str, list[int]] = {name: [] for name in names}
+
+    async def in_a_loop(url: str) -> None:
+        async with aio.connect(url, retries=QUICK) as client, client.follow([f"{name}:1" for name in names]) as found:
+            async for topic, record in found:
+                seen[topic].append(record.seq)
+                if sum(map(len, seen.values())) == 600:
+                    return
+
+    with seglog.connect(f"http://127.0.0.1:{daemon.port}") as direct, Leak(daemon.port, 60_000) as leak:
+        for name in names:
+            direct.topic(name).append([b"x" * 1_000] * 200)
+        url = f"http://127.0.0.1:{leak.port}"
+        if driver == "asyncio":
+            asyncio.run(in_a_loop(url))
+        else:
+            with seglog.connect(url, retries=QUICK) as client:
+                found = client.follow([f"{name}:1" for name in names])
+                for _ in range(600):
+                    topic, record = next(found)
+                    seen[topic].append(record.seq)
+                found.close()
+        assert seen == {name: [*range(1, 201)] for name in names}
+        assert leak.connections > 5
