@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from catalog import Snapshot
-from seglog import Gap, Record
+from seglog import Gap, Record, TopicConfig
 
 if TYPE_CHECKING:
     from offload.archive import Archive
@@ -41,6 +41,11 @@ class ReplicaTopic:
     def hot_floor(self) -> int:
         """Return the seq after the head: no record is hot."""
         return self.head_seq + 1
+
+    @property
+    def config(self) -> TopicConfig:
+        """Return the configuration as of the last sync. Reads the local disk. Raises `NoSuchTopic` once it is gone."""
+        return self._archive.replication.config(self.name)
 
     @property
     def position(self) -> tuple[int, int]:

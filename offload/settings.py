@@ -267,6 +267,9 @@ class ServeSettings:
         1_000_000,
         "maximum that wait for new records, beside max_requests; the next one gets 429",
     )
+    delivery_slots: int = number(
+        4, "slots", 1, 1024, "topics whose news the followers get at the same time; the next one waits for its turn"
+    )
     max_body_bytes: int = number(
         64 * _MIB,
         "bytes",

@@ -91,9 +91,10 @@ def test_every_code_that_is_cited_is_defined() -> None:
 
 
 def is_allowed(place: str, code: str) -> bool:
-    """Return whether the text means a service (S3, S2, R2, B2), or a fault test in a text about tests."""
+    """Return whether the text means a service (S3, S2, R2, B2), a band of the scheduler, or a fault test."""
     is_about_tests = place.startswith(("tests", "docs", "CONTRIBUTING"))
-    return code in {"S2", "S3", "R2", "B2"} or (is_about_tests and code in {f"T{number}" for number in range(1, 12)})
+    is_plain = code in {"S2", "S3", "R2", "B0", "B1", "B2", "B3", "B4"}
+    return is_plain or (is_about_tests and code in {f"T{number}" for number in range(1, 12)})
 
 
 def test_no_code_is_a_letter_and_a_number() -> None:

@@ -481,6 +481,9 @@ class _ThisProcess:
     def work(self, _name: str, /) -> Work | None:
         return None
 
+    def delivery_pause(self, _priority: int, /) -> str | None:
+        return None
+
 
 def _confirmed(session: Session, command: Command, values: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return the values to run the command with. Raises `NotConfirmed` if the answer is no."""

@@ -6,14 +6,19 @@ A feed is the news of one topic in one epoch. It lives while a follower waits.
     2  The feed polls the topic in a thread. Without news, the topic keeps one waiter of the feed.
     3  An append calls the waiter under the log's lock: one call, whatever the number of followers. That of a replica
        is called by a sync, under the lock of the local catalog.
-    4  A thread reads the new records and their JSON lines once, as a page.
-    5  The feed hands the page to its followers, 64 at a time. In between, the event loop does other work.
+    4  The feed asks for a slot (offload.daemon.scheduler.slots). Under pressure it first collects news for some ms.
+    5  A thread reads the new records and their JSON lines once, as a page, and polls the topic again.
+    6  The feed hands the page to its followers, 64 at a time. In between, the event loop does other work.
+    7  The feed gives its slot back. If there is more news, it goes on with step 4.
 
 FEED-1  A follower that waits holds no thread and no timer, and nothing looks for it in intervals.
 FEED-2  If a follower waits for a seq that the feed has passed, it looks for itself at once. So no record falls between.
 FEED-3  Only followers that wait get a page. A slow follower reads for itself later, so it holds one page at most.
 FEED-4  After an error, each follower of the feed looks for itself, and gets the error that fits its own position.
 FEED-5  All records of a page are of its epoch. A truncation makes the epoch higher, and then the page is dropped.
+FEED-6  A feed reads a page only in a slot, and one page in each. So a topic with much news leaves room for the others.
+FEED-7  Nobody waits behind a feed without followers: if the last one leaves while the feed waits for a slot, the feed
+    ends.
 
 The event loop owns all feeds. `wake` alone runs in other threads.
 """
@@ -28,25 +33,30 @@ from dataclasses import field
 from itertools import islice
 from typing import TypeAlias
 
+from offload.daemon.scheduler.slots import ReadySet, Slots
 from offload.daemon.stopping import StopEvent
 from offload.errors import Stopping
 from offload.operations.lines import to_json
 from offload.replica_topic import ReplicaTopic
 from offload.replication.replica_follower import ReplicaFollower
-from seglog import Gap, Record, Topic
+from seglog import Gap, Record, Topic, TopicConfig
 from seglog.base.values import dataclass
 from seglog.reading.follow import Follower
 
 _PAGE_RECORDS = 512
 _PAGE_BYTES = 256 * 1024
 _WOKEN_AT_ONCE = 64
+_SLOTS = 4
+# A follower of events waits again so many turns of the loop after it got a page, if its client takes the page at once.
+_TURNS = 8
 
 
 @dataclass(frozen=True, slots=True)
 class Page:
     """The records and gaps from `first_seq` up to `next_seq`, deleted ones left out, and the JSON line of each.
 
-    `epoch` is the one for the ids of the records.
+    `epoch` is the one for the ids of the records. `is_collected` says that the feed collected news for it under
+    pressure, so that one event should carry them.
     """
 
     epoch: int
@@ -54,6 +64,7 @@ class Page:
     next_seq: int
     items: tuple[Record | Gap, ...]
     lines: tuple[bytes, ...]
+    is_collected: bool = False
     cache: dict[object, bytes] = field(default_factory=dict["object", "bytes"], compare=False)
 
     @property
@@ -76,7 +87,9 @@ class Page:
         return body
 
 
-def read_page(topic: Topic | ReplicaTopic, follower: Follower | ReplicaFollower) -> Page | None:
+def read_page(
+    topic: Topic | ReplicaTopic, follower: Follower | ReplicaFollower, *, is_collected: bool = False
+) -> Page | None:
     """Return the next records of a follower, or None if the topic is in another epoch by now. Blocks.
 
     After None, the follower is of no more use: `Topic.inner.changed_since` tells where to continue. Raises the errors
@@ -92,21 +105,32 @@ def read_page(topic: Topic | ReplicaTopic, follower: Follower | ReplicaFollower)
         return None
     lines = tuple(f"{to_json(item)}\n".encode() for item in items)
     epoch = follower.read_epoch if isinstance(follower, ReplicaFollower) else follower.epoch
-    return Page(epoch, first, follower.seq, tuple(items), lines)
+    return Page(epoch, first, follower.seq, tuple(items), lines, is_collected)
 
 
 _News: TypeAlias = "asyncio.Future[Page | None]"
 
 
 class Feeds:
-    """The feeds of one daemon, by topic and epoch. The threads of `pool` read; those of `cold_pool` read replicas."""
+    """The feeds of one directory, by topic and epoch. The threads of `pool` read; those of `cold_pool` read replicas.
+
+    The feeds get slots in `ready`. `on_late` is called for each follower that is late: while it took one page, its feed
+    went on to the next.
+    """
 
     def __init__(
-        self, pool: ThreadPoolExecutor, stopping: StopEvent, cold_pool: ThreadPoolExecutor | None = None
+        self,
+        pool: ThreadPoolExecutor,
+        stopping: StopEvent,
+        cold_pool: ThreadPoolExecutor | None = None,
+        ready: ReadySet | None = None,
+        on_late: Callable[[], None] = lambda: None,
     ) -> None:
         self._pool = pool
         self._cold_pool = cold_pool or pool
         self._stopping = stopping
+        self.ready = ready or Slots(lambda: _SLOTS).ready_set()
+        self._on_late = on_late
         self._feeds: dict[tuple[str, int], _Feed] = {}
         self._is_listening = False
 
@@ -122,9 +146,10 @@ class Feeds:
         feed = self._feeds.get((topic.name, epoch))
         if feed is None:
             pool = self._cold_pool if isinstance(topic, ReplicaTopic) else self._pool
-            feed = self._feeds[topic.name, epoch] = _Feed(topic, epoch, seq, pool)
+            feed = self._feeds[topic.name, epoch] = _Feed(topic, epoch, seq, pool, self.ready)
             feed.task.add_done_callback(lambda _: self._drop(feed))
         elif seq < feed.seq:
+            self._on_late()
             return None
         return await feed.wait()
 
@@ -156,11 +181,15 @@ class Feeds:
 class _Feed:
     """A feed. `seq` is the next seq that it wants. Its task runs as long as a follower waits."""
 
-    def __init__(self, topic: Topic | ReplicaTopic, epoch: int, seq: int, pool: ThreadPoolExecutor) -> None:
+    def __init__(
+        self, topic: Topic | ReplicaTopic, epoch: int, seq: int, pool: ThreadPoolExecutor, ready: ReadySet
+    ) -> None:
         self.key = topic.name, epoch
         self.seq = seq
         self._topic = topic
         self._pool = pool
+        self._ready = ready
+        self._replica_config = TopicConfig()  # until a thread has read that of the last sync
         self._follower: Follower | ReplicaFollower | None = None
         self._waiting: set[_News] = set()
         self._rung = asyncio.Event()
@@ -176,6 +205,7 @@ class _Feed:
             self._waiting.discard(news)
             if not self._waiting:
                 self._rung.set()  # the task ends
+                self._ready.leave(self.key)  # a feed without followers waits for no slot (FEED-7)
             raise
 
     def stop(self) -> None:
@@ -196,16 +226,42 @@ class _Feed:
 
     async def _run(self) -> None:
         try:
-            while self._waiting or self._follower is None:
-                page = await self._loop.run_in_executor(self._pool, self._look)
-                if page is not None:
-                    await self._hand_out(page)
-                    continue
-                await self._rung.wait()
-                self._rung.clear()
+            while self._waiting:
+                has_more = await self._next_page()
+                await self._let_followers_return()
+                if not has_more and self._waiting:
+                    await self._rung.wait()
+                    self._rung.clear()
         finally:
             if self._follower is not None:
                 self._follower.forget(self.wake)
+
+    async def _next_page(self) -> bool:
+        """Read a page in a slot (FEED-6), and hand it out. Return whether there is more news."""
+        collect_s = self._ready.collect_s
+        if collect_s:
+            await asyncio.sleep(collect_s)
+            if not self._waiting:
+                return False
+        name, config = self.key[0], self._topic.config if isinstance(self._topic, Topic) else self._replica_config
+        boost = self._ready.boost(name) if config.auto_priority else 0
+        await self._ready.take(self.key, config.priority, boost)
+        try:
+            page, has_more = await self._loop.run_in_executor(self._pool, self._look, collect_s > 0)
+            if page is not None:
+                if config.auto_priority:
+                    self._ready.note_taken(name, len(self._waiting))
+                await self._hand_out(page)
+        finally:
+            self._ready.give_back()
+        return has_more
+
+    async def _let_followers_return(self) -> None:
+        """Let the followers that have a page wait for the next one. A feed that nobody waits for ends."""
+        for _ in range(_TURNS):
+            if self._waiting:
+                return
+            await asyncio.sleep(0)
 
     async def _hand_out(self, page: Page) -> None:
         self.seq = page.next_seq
@@ -223,21 +279,26 @@ class _Feed:
         self._waiting.clear()
         return followers
 
-    def _look(self) -> Page | None:
-        """Return the news, or None once the topic has the feed's waiter. Blocks. Any error ends the feed (FEED-4)."""
+    def _look(self, is_collected: bool) -> tuple[Page | None, bool]:
+        """Return the next page, if there is one, and whether there is more. If not, the topic has the feed's waiter.
+
+        Blocks. Any error ends the feed (FEED-4).
+        """
         if self._follower is None:
             follower: Follower | ReplicaFollower = self._topic.inner.follower(self.seq, gaps=True)
             if follower.epoch != self.key[1]:
                 raise _FeedEnded
             self._follower = follower
         if not self._follower.poll(self.wake):
-            return None
+            return None, False
+        if isinstance(self._topic, ReplicaTopic):
+            self._replica_config = self._topic.config
         # Records below the hot floor are for the threads of cold reads (HTTP-2).
         is_cold = isinstance(self._topic, Topic) and self._follower.seq < self._topic.inner.hot_floor
-        page = None if is_cold else read_page(self._topic, self._follower)
+        page = None if is_cold else read_page(self._topic, self._follower, is_collected=is_collected)
         if page is None:
             raise _FeedEnded
-        return page
+        return page, self._follower.poll(self.wake)
 
 
 class _FeedEnded(Exception):

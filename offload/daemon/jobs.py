@@ -22,6 +22,7 @@ from catalog.objects.patience import one_command
 from catalog.refs.oplog import acting_for
 from offload.archive import Archive
 from offload.daemon.problems import RETRY_AFTER_S
+from offload.daemon.scheduler.pressure import RESUME
 from offload.daemon.service import Service
 from offload.errors import Busy, OtherRemote, Stopping
 from offload.moved import retry_if_moved
@@ -169,6 +170,12 @@ class _Daemon:
         work, now_ms = self.service.works.of(name), self.service.now_ms()
         retry_in_s = work.wait_ms(now_ms) / 1000 if work.failures else None
         return Work(work.is_running, work.failures, work.last_error, retry_in_s, work.hint)
+
+    def delivery_pause(self, priority: int, /) -> str | None:
+        ready = self.service.feeds.ready
+        if not ready.is_paused(priority):
+            return None
+        return f"its priority is {priority}, and the pressure is {ready.pressure:.2f}; it goes on below {RESUME}"
 
 
 class _Told:

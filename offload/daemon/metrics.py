@@ -29,9 +29,14 @@
                                                             client likes
     seglog_http_requests_running                gauge       requests that have a place; probes have none
     seglog_http_followers_running               gauge       requests that wait for new records or events
+    seglog_delivery_pressure                    gauge       0 to 1: what followers and appends wait for
+    seglog_delivery_ready_feeds                 gauge       by band (B0 to B4): topics with news that wait for a slot
+    seglog_delivery_paused_topics               gauge       topics with news and a negative priority that are paused
+    seglog_delivery_late_followers_total        counter     times that a follower was still busy with one page when its
+                                                            topic went on to the next, so that it read for itself
     seglog_commands_running                     gauge       threads of commands, until the last step
     seglog_http_rejected_total                  counter     by reason: busy, too_large, slow, host, origin, token,
-                                                            ticket, role, tenant, rate, quota
+                                                            ticket, role, tenant, rate, quota, pressure
     seglog_events_lost_total                    counter     events that slow clients of /daemon/events did not get
     seglog_disk_free_bytes, seglog_disk_state   gauge       0 fine, 1 alarm, 2 full
     seglog_wal_bytes                            gauge
@@ -61,6 +66,7 @@ METRIC-3  Each series of a tenant has the label `tenant`. A bound token sees no 
 from __future__ import annotations
 
 import collections
+import functools
 import platform
 import threading
 import time
@@ -75,6 +81,8 @@ from prometheus_client.registry import Collector
 from prometheus_client.samples import Sample
 
 from offload.daemon.figures import DirectoryFigures, FigureCollector
+from offload.daemon.scheduler.bands import BANDS
+from offload.daemon.scheduler.slots import ReadySet
 from offload.operations.command import RequestsSeen
 from seglog import OsFiles
 
@@ -181,9 +189,31 @@ class Metrics:
             "seglog_tenant_bucket_check", "Result of the last check that the bucket keeps the tenant apart: 1 is good.",
             ["kind"], registry=on,
         )  # fmt: skip
+        self.pressure = Gauge(
+            "seglog_delivery_pressure", "What followers and appends wait for now: 0 to 1.", registry=on
+        )
+        self.ready_feeds = Gauge(
+            "seglog_delivery_ready_feeds", "Topics with news that wait for a slot, by the band of their priority.",
+            ["band"], registry=on,
+        )  # fmt: skip
+        self.paused_topics = Gauge(
+            "seglog_delivery_paused_topics", "Topics with news and a negative priority that are paused.", registry=on
+        )
+        self.late_followers = Counter(
+            "seglog_delivery_late_followers",
+            "Times that a follower missed the next page of its topic, and read it itself.",
+            registry=on,
+        )
         self.lost_events = Counter(
             "seglog_events_lost", "Events that a slow client of /daemon/events did not get.", registry=on
         )
+
+    def watch_delivery(self, ready: ReadySet) -> None:
+        """Ask `ready` at each scrape for the pressure, and for the feeds that wait."""
+        self.pressure.set_function(lambda: ready.pressure)
+        self.paused_topics.set_function(lambda: ready.paused)
+        for number, band in enumerate(BANDS):
+            self.ready_feeds.labels(band).set_function(functools.partial(ready.waiting, number))
 
     def http_requests_of(self, route: str, command: str, status: int) -> Counter:
         """Return the counter of requests with these labels. To look it up costs less than `labels`."""

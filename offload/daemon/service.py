@@ -28,12 +28,15 @@ from offload.daemon.ids import tenant_id
 from offload.daemon.metrics import MeteredFiles, Metrics
 from offload.daemon.offload_outcomes import Runs
 from offload.daemon.past import PastTopic
+from offload.daemon.problems import RETRY_AFTER_S
 from offload.daemon.proxy import ProxyObjects
 from offload.daemon.quota import Quota
+from offload.daemon.scheduler.slots import Slots
 from offload.daemon.stopping import StopEvent
 from offload.daemon.store_gate import Gate, GatedStore
 from offload.daemon.tenant_aws import TenantAws, open_aws
 from offload.daemon.threads import Threads, in_threads
+from offload.errors import Busy
 from offload.read.cache import open_cache
 from offload.replica_topic import ReplicaTopic
 from offload.settings import PROCESS, ServeSettings, Settings, read_settings
@@ -74,6 +77,7 @@ class Service:
         workers: WorkerPool | None = None,
         aws: TenantAws | None = None,
         objects: ProxyObjects | None = None,
+        slots: Slots | None = None,
     ) -> None:
         self.log = log
         self.archive = archive
@@ -98,7 +102,11 @@ class Service:
         self.local = self._threads.pool(_LOCAL_THREADS, "seglog-local")  # short work on the local disk only
         self.hot_reads = self._threads.pool(_READ_THREADS, "seglog-read")
         self.cold_reads = self._threads.pool(_COLD_READ_THREADS, "seglog-cold")
-        self.feeds = Feeds(self.hot_reads, self.stopping, self.cold_reads)
+        slots = slots or Slots(lambda: self.settings.delivery_slots)
+        ready = slots.ready_set(lambda: self._threads.busy_share(self.hot_reads, self.cold_reads))
+        self.feeds = Feeds(self.hot_reads, self.stopping, self.cold_reads, ready, metrics.late_followers.inc)
+        metrics.watch_delivery(ready)
+        log.queue.group_wait_s = ready.group_wait_s
         self.cursors = Cursors(self)
         self._loaded = loaded
         self._gate = gate
@@ -249,6 +257,12 @@ class Service:
         self.quota.change(loaded.tenant)
         _log.info("settings taken from %s", path)
 
+    def check_pressure(self) -> None:
+        """Raise `Busy` at pressure 1, while appends of `log.queue_max_bytes` wait (APPEND-5)."""
+        if self.log.queue.is_full and self.feeds.ready.is_full:
+            self.metrics.count_rejected("pressure")
+            raise Busy(RETRY_AFTER_S, "log.queue_max_bytes, at pressure 1")
+
     def read_threads(self, topic: Topic | ReplicaTopic | PastTopic, first: int) -> ThreadPoolExecutor:
         """Return the threads for a read from seq `first` on: cold ones below the hot floor, else hot ones (HTTP-2)."""
         is_cold = not isinstance(topic, Topic) or first < topic.inner.hot_floor
@@ -284,12 +298,13 @@ async def open_service(
     is_alone: bool = True,
     files: Files | None = None,
     refresher: Callable[[], Refresher] | None = None,
+    slots: Slots | None = None,
 ) -> Service:
     """Open the data directory, and attach its remote if it has one. The background tasks do not run yet.
 
     `is_alone` says that the process has no other service (`Metrics`). `files` is the file system of the log, instead of
     the operating system's with its metrics. All services of a process may share what `refresher` returns: it renews the
-    credentials of their tenants.
+    credentials of their tenants. So they share `slots`, in which their feeds read.
 
     Raises the errors of `seglog.open` and `offload.attach`, and then leaves nothing open.
     """
@@ -315,7 +330,7 @@ async def open_service(
             archive = offload.attach(log.sync, url, store=gated, settings=settings, clock=clock, uploader=workers)
             place, most = settings.cold.place_of_cache(log.sync.path) / "proxy", settings.cold.cache_bytes
             objects = ProxyObjects(gated, lambda: open_cache(place, most))
-        service = Service(log, archive, loaded, metrics, clock, stopping, gate, workers, aws, objects)
+        service = Service(log, archive, loaded, metrics, clock, stopping, gate, workers, aws, objects, slots)
         stack.pop_all()
         return service
 

@@ -14,7 +14,8 @@ The daemon D, an operator O, and a client C of the tenant T:
     4  D gets SIGTERM. Every service stops at its next step, and every Unix socket ends as the listener of TCP does.
 
 TENANTS-1  A tenant shares no service, pool of threads, upload process, client of a store or cache with another one. It
-    shares the event loop, the listener of TCP, the process, and the client of STS (REFRESH-3).
+    shares the event loop, the listener of TCP, the process, the client of STS (REFRESH-3), and the slots of its
+    followers, which go round the tenants (SLOT-2).
 TENANTS-2  A tenant that does not open, whose log failed or whose remote is dead, stops no other.
 TENANTS-3  A directory's name is the name of its tenant. If its seglog.toml has another one, the directory stays closed.
 TENANTS-4  No tenant's remote is another one's, or lies in it. Otherwise the second tenant does not open.
@@ -52,6 +53,7 @@ from offload.daemon.listeners import listening_over_unix
 from offload.daemon.metrics import text_of, watch_process
 from offload.daemon.request_limits import Guard
 from offload.daemon.request_log import entrance
+from offload.daemon.scheduler.slots import Slots
 from offload.daemon.service import Service, open_service
 from offload.daemon.serving import serve_unix
 from offload.daemon.stopping import StopEvent
@@ -111,6 +113,7 @@ class Tenants:
         self.root = root
         self.settings = settings
         self.stopping = StopEvent()
+        self.slots = Slots(lambda: self.settings.delivery_slots)
         self.registry = CollectorRegistry()
         watch_process(self.registry)
         self._rejected = Counter(
@@ -280,7 +283,9 @@ class Tenants:
     async def _open_parts(self, tenant: Tenant) -> None:
         settings, reloads = self._settings_of(tenant), self._reloads
         await asyncio.to_thread(claim, tenant.directory, tenant.name)
-        service = await open_service(tenant.directory, settings, is_alone=False, refresher=self._shared_refresher)
+        service = await open_service(
+            tenant.directory, settings, is_alone=False, refresher=self._shared_refresher, slots=self.slots
+        )
         tenant.parts.push_async_callback(service.close)
         service.is_leaving = self._is_leaving
         guard = Guard(direct(make_app(service)), lambda: service.settings, service.metrics, service.quota)

@@ -37,6 +37,11 @@ class Threads:
         """Return whether some work has begun, or waits, and has not ended."""
         return any(pool.unfinished for pool in self._pools)
 
+    def busy_share(self, *pools: ThreadPoolExecutor) -> float:
+        """Return the share of the threads of these pools that work: 0 to 1."""
+        ours = [pool for pool in self._pools if pool in pools]
+        return sum(pool.busy for pool in ours) / sum(pool.most for pool in ours)
+
     async def close(self, patience_s: float) -> None:
         """Drop the work that waits. Wait `patience_s` for what has begun; its thread ends after it in any case."""
         for pool in self._pools:
@@ -50,9 +55,15 @@ class Threads:
 class _Pool(ThreadPoolExecutor):
     """A pool that knows the work that has not ended."""
 
-    def __init__(self, *arguments: Any) -> None:
-        super().__init__(*arguments)
+    def __init__(self, most: int, *arguments: Any) -> None:
+        super().__init__(most, *arguments)
+        self.most = most
         self.unfinished: set[Future[Any]] = set()
+
+    @property
+    def busy(self) -> int:
+        """Return how many threads work."""
+        return min(len(self.unfinished), self.most)
 
     def submit(self, work: Callable[..., Any], /, *arguments: Any, **keywords: Any) -> Future[Any]:
         future = super().submit(work, *arguments, **keywords)

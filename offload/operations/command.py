@@ -267,6 +267,10 @@ class Host(Protocol):
         """Return the daemon's state of a topic's offload, or None without a daemon."""
         ...
 
+    def delivery_pause(self, priority: int, /) -> str | None:
+        """Return why the daemon pauses the followers of topics with this priority, or None."""
+        ...
+
 
 @dataclass(frozen=True, slots=True)
 class Directory:

@@ -68,13 +68,17 @@ class Ahead:
 
 @dataclass(frozen=True, slots=True)
 class LocalTopic:
-    """A topic of a directory without a remote. The records of one that is `ephemeral` are in memory alone."""
+    """A topic of a directory without a remote. The records of one that is `ephemeral` are in memory alone.
+
+    `delivery_paused` says why its followers get nothing new now; None if they do, and without a daemon.
+    """
 
     name: str
     places: TopicPlaces = field(metadata=MERGED)
     ahead: Ahead | None = field(metadata=MERGED)
     is_ephemeral: bool = field(default=False, metadata=HIDDEN)
     cursors: tuple[CursorListed, ...] | None = field(default=None, metadata=OPTIONAL)
+    delivery_paused: str | None = field(default=None, metadata=OPTIONAL)
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +87,7 @@ class ArchivedTopic:
 
     `lag` is None for a replica. `kept_from` is the time from which GC keeps each state, None without a volume.
     `next_step` is the command that the operator may want next.
+    `delivery_paused` is that of a `LocalTopic`.
     """
 
     status: TopicStatus = field(metadata=MERGED)
@@ -94,6 +99,7 @@ class ArchivedTopic:
     ahead: Ahead | None = field(metadata=MERGED)
     is_ephemeral: bool = field(default=False, metadata=HIDDEN)
     cursors: tuple[CursorListed, ...] | None = field(default=None, metadata=OPTIONAL)
+    delivery_paused: str | None = field(default=None, metadata=OPTIONAL)
 
 
 def status(
@@ -122,7 +128,8 @@ def status(
     for name in names:
         if archive is None:
             local = log.topic(name)
-            yield LocalTopic(name, places_of(local), _ahead(local), _is_ephemeral(local), _cursors(directory, name))
+            paused, cursors = _delivery_paused(directory, name), _cursors(directory, name)
+            yield LocalTopic(name, places_of(local), _ahead(local), _is_ephemeral(local), cursors, paused)
             continue
         try:
             topic_status = _archived(directory, archive, name, runs=runs)
@@ -150,6 +157,7 @@ def _archived(directory: Directory, archive: Archive, name: str, *, runs: bool) 
             ahead=_ahead(log.topic(name)) if log.has_topic(name) else None,
             is_ephemeral=log.has_topic(name) and _is_ephemeral(log.topic(name)),
             cursors=_cursors(directory, name),
+            delivery_paused=_delivery_paused(directory, name),
         )
 
     return retry_if_moved(look, lambda: log.topic(name).epoch, NoSuchTopic)
@@ -190,6 +198,14 @@ def _names(directory: Directory, topic: str | None) -> list[str]:
     if topic is None:
         return sorted({*directory.log.topics(), *replicas})
     return [topic if topic in replicas else directory.log.get_topic(topic).name]
+
+
+def _delivery_paused(directory: Directory, name: str) -> str | None:
+    """Return why the daemon pauses the followers of a topic, or None. Only a negative priority is ever paused."""
+    log, archive = directory.log, directory.maybe_archive
+    is_replica = archive is not None and not log.has_topic(name)
+    config = archive.replication.config(name) if archive and is_replica else log.topic(name).config
+    return directory.host.delivery_pause(config.priority) if config.priority < 0 else None
 
 
 def _is_ephemeral(topic: Topic) -> bool:
@@ -305,7 +321,7 @@ def _troubles(topics: Sequence[LocalTopic | ArchivedTopic]) -> Iterator[tuple[st
     """Yield each kind of trouble once, with the topics that have it, and what to do for the first of them."""
     found: dict[str, tuple[list[str], str, str]] = {}
     for topic in topics:
-        for text, todo in (*_trouble(topic), *_ahead_trouble(topic)):
+        for text, todo in (*_trouble(topic), *_ahead_trouble(topic), *_delivery_trouble(topic)):
             kind = todo.partition("`")[0] if text.startswith("FAILED") else text  # the hint: each error has its own key
             names, *_ = found.setdefault(kind, ([], text, todo))
             names.append(_name(topic))
@@ -353,6 +369,13 @@ def _ahead_trouble(topic: LocalTopic | ArchivedTopic) -> Iterator[tuple[str, str
             "records all get that time, and none is sealed, offloaded or evicted by age",
             f"`seglog seal {_name(topic)}` and `seglog offload {_name(topic)}` do it now",
         )
+
+
+def _delivery_trouble(topic: LocalTopic | ArchivedTopic) -> Iterator[tuple[str, str]]:
+    if topic.delivery_paused is not None:
+        name = _name(topic)
+        todo = f"`seglog read {name}` has its records; `seglog topic set {name} --priority 0` ends the pause"
+        yield f"FOLLOWERS WAIT: {topic.delivery_paused}", todo
 
 
 def _bytes(hot: int, relocated: int) -> str:

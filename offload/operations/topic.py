@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import enum
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import asdict, field, replace
@@ -29,6 +30,14 @@ from seglog.base.values import dataclass
 if TYPE_CHECKING:
     from offload.archive import Archive
     from seglog import Topic, TopicConfig
+
+
+_LEAST_PRIORITY = -250
+
+
+class Switch(enum.StrEnum):
+    ON = "on"
+    OFF = "off"
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,6 +113,10 @@ def create(
     durability: Annotated[str, About("When an append is acked: fsync, disk, memory or ephemeral (never written).")] = (
         "fsync"
     ),
+    priority: Annotated[
+        int, About("Followers of a higher one get news first: -250 to 1000.", least=_LEAST_PRIORITY)
+    ] = 0,
+    auto_priority: Annotated[Switch | None, About("Recent consumption adds up to 250 to it: on or off.")] = None,
 ) -> TopicMade:
     """Make a topic with a configuration of its own. Without this the first append makes it, with the defaults."""
     from catalog.format import keys
@@ -118,7 +131,13 @@ def create(
     if archive is not None:
         archive.replication.check_not_followed(topic)
     keep_history = archive is not None and durability != "ephemeral"
-    config = TopicConfig(durability=durability, keep_history=keep_history, attributes=attributes)
+    config = TopicConfig(
+        durability=durability,
+        keep_history=keep_history,
+        attributes=attributes,
+        priority=priority,
+        auto_priority=auto_priority == Switch.ON,
+    )
     directory.log.create_topic(topic, config)
     return TopicMade(topic, codec, durability)
 
@@ -141,6 +160,10 @@ def set_config(
     ] = None,
     tail_interval: Annotated[str | None, About("Seal and offload the tail that often; never; default.")] = None,
     window: Annotated[str | None, About("Keep every past state that long, such as 30d; 0; default.")] = None,
+    priority: Annotated[
+        int | None, About("Followers of a higher one get news first: -250 to 1000.", least=_LEAST_PRIORITY)
+    ] = None,
+    auto_priority: Annotated[Switch | None, About("Recent consumption adds up to 250 to it: on or off.")] = None,
 ) -> TopicConfigured:
     """Change how a topic keeps and offloads its records. The other options keep their values.
 
@@ -151,6 +174,10 @@ def set_config(
     Example: seglog topic set access --ttl 30d --cap-bytes 50GB
     """
     changes = _config_changes(ttl, cap_records, cap_bytes, discard, durability)
+    if priority is not None:
+        changes["priority"] = priority
+    if auto_priority is not None:
+        changes["auto_priority"] = auto_priority == Switch.ON
     triggers = _attribute_changes(offload_after, offload_hot_bytes, tail_interval, window)
     if not changes and not triggers:
         raise Misuse("say what to change: `seglog topic set --help` tells the options")

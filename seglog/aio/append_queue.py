@@ -11,10 +11,14 @@
 So the loop works while the thread waits for the disk, and all appends that come meanwhile are the next group. If the
 log is opened with `loop_wait_ms`, `_send` may commit a small group in the loop itself (AIO-5).
 
+A program under load sets `group_wait_s`. The thread then waits before each group, so that more appends share its sync.
+Without it, and while it returns 0, no group waits (decision 0296).
+
     a wait                      what ends it
     a task for its ack          `_settle` of its group, or `Ack.cancel`
     a task for room             a group that is settled, a task that leaves the line, or `close`
     the thread that is idle     `_send` after an append, or `close`
+    the thread before a group   `group_wait_s` seconds, if the program has set it; `close` waits for them
     `close`                     the thread, which ends when nothing is handed over any more
 
 `LoopTime` says how long the writes of a log may keep the loop waiting.
@@ -190,6 +194,10 @@ class AppendQueue(Owned):
         self.for_room: deque[asyncio.Future[None]] = deque()
         #: Of each branch that an append has opened. Appends to it wait there, in order.
         self.branches: dict[str, asyncio.Lock] = {}
+        #: Returns how many seconds the thread waits before the next group. The thread calls it.
+        self.group_wait_s: Callable[[], float] | None = None
+        #: How long the group waited whose tasks make their steps now.
+        self.waited_s = 0.0
         self.is_closed = False
         self._handed_over: deque[list[Part]] = deque()
         # The thread holds the lock while it commits. The loop holds it if it commits a group itself.
@@ -224,6 +232,11 @@ class AppendQueue(Owned):
     def _has_room(self, size_bytes: int) -> bool:
         unsettled_bytes = self.waiting.unsettled_bytes
         return unsettled_bytes <= 0 or unsettled_bytes + size_bytes <= self.max_bytes
+
+    @property
+    def is_full(self) -> bool:
+        """Return whether appends of `queue_max_bytes` wait, so that the next one would wait for room."""
+        return bool(self.for_room) or self.waiting.unsettled_bytes >= self.max_bytes
 
     async def wait_for_room(self, size_bytes: int) -> None:
         """Wait until there is room for an append, in order (AIO-3). Raise `LogClosed` and `OtherLoop`.
@@ -277,7 +290,12 @@ class AppendQueue(Owned):
         engine = self.engine
         size_bytes = sum(part.size_bytes for parts in tuple(self._handed_over) for part in parts)
         is_free = engine.committer.is_at_rest and not (engine.wals.older_files or self._committing.locked())
-        return is_free and size_bytes <= _HERE_MAX_BYTES and self._loop_time.allows_next()
+        may_be = is_free and size_bytes <= _HERE_MAX_BYTES and not self._wait_s()
+        return may_be and self._loop_time.allows_next()
+
+    def _wait_s(self) -> float:
+        """Return how long the next group waits for more appends."""
+        return 0.0 if self.group_wait_s is None else self.group_wait_s()
 
     def _commit_here(self) -> None:
         outcomes: _Outcomes = {}
@@ -297,9 +315,10 @@ class AppendQueue(Owned):
         if interrupt is not None:
             raise interrupt
 
-    def _settle(self, outcomes: _Outcomes, steps: Iterator[object] | None = None) -> None:
+    def _settle(self, outcomes: _Outcomes, steps: Iterator[object] | None = None, waited_s: float = 0.0) -> None:
         """Give each append its result, and make the next step of each task. Then send the appends that wait."""
         self.waiting.is_sending = True
+        self.waited_s = waited_s
         try:
             if steps is None:
                 for part, outcome in outcomes.items():
@@ -312,7 +331,7 @@ class AppendQueue(Owned):
             self.loop.call_soon(self._send)
         except BaseException:
             # A step raises only an exception that ends the loop. If the loop runs again, wake the other tasks.
-            self.loop.call_soon(self._settle, outcomes, steps)
+            self.loop.call_soon(self._settle, outcomes, steps, waited_s)
             raise
         for part in outcomes:
             part.acks = []  # because an ack refers to its part
@@ -342,10 +361,13 @@ class AppendQueue(Owned):
 
     def _commit_next(self) -> bool:
         """Commit what was handed over. Return False if the loop is closed."""
+        waited_s = self._wait_s()
+        if waited_s:
+            time.sleep(waited_s)
         with self._committing:
             outcomes: _Outcomes = {}
             commit(self.engine, self._take_group(), outcomes)  # an interrupt of this thread has no other taker
-        return self._tell(self._settle, outcomes)
+        return self._tell(self._settle, outcomes, None, waited_s)
 
     def _tell(self, callback: Callable[..., None], *arguments: Any) -> bool:
         """Let the loop make the callback. Return False if the loop is closed: then no task waits for the outcome."""

@@ -81,6 +81,13 @@ class AsyncLog(Owned):
         self.sync.get_topic(name)
         return self.topic(name)
 
+    @property
+    def queue(self) -> AppendQueue:
+        """Return the queue of the appends, for a program that slows them down. Raise `LogClosed`."""
+        if self._queue is None:
+            raise LogClosed
+        return self._queue
+
     async def topics(self) -> list[str]:
         """Return the names of the topics, ascending. No I/O."""
         return self.sync.topics()

@@ -10,6 +10,12 @@ The retention of a topic (`TopicConfig`):
     cap_bytes     none      the bytes of frames that retention keeps on this disk, at least
     discard       old       at a cap: "old" evicts the oldest whole segments; "reject" refuses the append
 
+Which topic a daemon serves first (offload.daemon.scheduler):
+
+    key             default   meaning
+    priority        0         a whole number from -250 to 1,000; a higher one comes first
+    auto_priority   false     recent consumption adds up to 250 to the priority
+
 By default, age alone seals no segment. Topics with few records would otherwise get many small segments. A topic with a
 ttl has its active segment sealed by the ttl.
 
@@ -259,6 +265,8 @@ DURABILITIES: Final = {
 }
 
 DISCARDS: Final = ("old", "reject")
+PRIORITY_LEAST: Final = -250
+PRIORITY_MOST: Final = 1000
 _NO_ATTRIBUTES: Final[dict[str, str]] = {}
 _ATTRIBUTES: Final = kind_of(Mapping[str, str])
 
@@ -346,7 +354,7 @@ class TopicConfig:
     a segment that is due stays until the archive has it and releases it. Such a topic takes no ephemeral records,
     because they are never written.
 
-    For the caps and the ttl, see the table above.
+    For the caps, the ttl and the priority, see the tables above.
     """
 
     durability: str = "fsync"
@@ -356,6 +364,8 @@ class TopicConfig:
     cap_records: int | None = None
     cap_bytes: int | None = None
     discard: str = "old"
+    priority: int = 0
+    auto_priority: bool = False
 
     def __post_init__(self) -> None:
         check_durability(self.durability)
@@ -370,6 +380,11 @@ class TopicConfig:
                 raise InvalidSetting(key, f"{value!r} is not a whole number from 1 to {WHOLE_MAX}, or none")
         if self.discard not in DISCARDS:
             raise InvalidSetting("discard", f"{self.discard!r} is none of {', '.join(DISCARDS)}")
+        if type(self.priority) is not int or not PRIORITY_LEAST <= self.priority <= PRIORITY_MOST:
+            allowed = f"a whole number from {PRIORITY_LEAST} to {PRIORITY_MOST}"
+            raise InvalidSetting("priority", f"{self.priority!r} is not {allowed}")
+        if type(self.auto_priority) is not bool:
+            raise InvalidSetting("auto_priority", f"{self.auto_priority!r} is not True or False")
 
     @property
     def is_capped(self) -> bool:
@@ -381,7 +396,12 @@ class TopicConfig:
         return self.ttl_ms is not None or self.cap_records is not None or self.cap_bytes is not None
 
     def to_json(self) -> dict[str, Any]:
+        """Return the config as JSON. Without a priority it is as older releases wrote it, and as they read it."""
+        priority = {"priority": self.priority} if self.priority else {}
+        auto = {"auto_priority": True} if self.auto_priority else {}
         return {
+            **priority,
+            **auto,
             "attributes": dict(self.attributes),
             "cap_bytes": self.cap_bytes,
             "cap_records": self.cap_records,
@@ -393,7 +413,7 @@ class TopicConfig:
 
     @classmethod
     def from_json(cls, value: object) -> TopicConfig:
-        """Return the config that `to_json` wrote.
+        """Return the config that `to_json` wrote, in this release or an older one.
 
         Raise `KeyError`, `ValueError` or `InvalidSetting` for any other value.
         """
@@ -406,6 +426,8 @@ class TopicConfig:
             fields["cap_records"],
             fields["cap_bytes"],
             fields["discard"],
+            fields.get("priority", 0),
+            fields.get("auto_priority", False),
         )
 
 

@@ -20,7 +20,8 @@ import pytest
 
 from offload.cli.session import Output
 from offload.operations.command import Work
-from offload.operations.status import ArchivedTopic, status_text
+from offload.operations.status import ArchivedTopic, LocalTopic, status_text
+from offload.operations.topic import TopicPlaces
 from offload.reports import TopicStatus
 from seglog import SystemClock
 from tests.cli.terminals import Shown, on_terminal, without_styles
@@ -113,6 +114,17 @@ def test_records_of_a_volume_that_is_gone_are_not_called_safe() -> None:
     assert told.splitlines()[0] == "t@fix: 5 records, only on this disk"
     assert "t@fix: COLLECTED: it was deleted in the remote" in told
     assert told.endswith("\n  to do: `seglog reset t@fix --as NAME`")
+
+
+def test_followers_that_wait_are_told_with_the_reason_and_what_to_do() -> None:
+    paused = "its priority is -100, and the pressure is 0.93; it goes on below 0.6"
+    places = TopicPlaces(1, 2, 1, 1, 1, 100, 0)
+    told = status_text(Output(is_json=False), [LocalTopic("audit", places, None, delivery_paused=paused)])
+    assert told.splitlines() == [
+        "audit: 2 records, only on this disk",
+        f"audit: FOLLOWERS WAIT: {paused}",
+        "  to do: `seglog read audit` has its records; `seglog topic set audit --priority 0` ends the pause",
+    ]
 
 
 def test_a_bucket_that_is_dead_is_one_trouble_of_all_topics_with_what_to_do(

@@ -69,6 +69,15 @@ def test_what_cannot_be_set_is_refused(started: Run, options: tuple[str, ...]) -
     assert started("topic", "set", "t", *options).code == 2
 
 
+def test_a_topic_has_a_priority(started: Run) -> None:
+    started("topic", "create", "t", "--priority", "-100", "--auto-priority", "on")
+    shown = json.loads(started("--json", "topic", "show", "t").out)
+    assert (shown["priority"], shown["auto_priority"]) == (-100, True)
+    assert started("topic", "set", "t", "--priority", "0", "--auto-priority", "off").code == 0
+    assert not {"priority", "auto_priority"} & json.loads(started("--json", "topic", "show", "t").out).keys()
+    assert "WAIT" not in started("status").text  # no daemon, no pressure
+
+
 def test_a_topic_is_deleted_only_when_meant(started: Run) -> None:
     started("append", "t", stdin=b"a\n")
     assert started("topic", "delete", "t").code == 2

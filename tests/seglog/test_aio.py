@@ -447,6 +447,62 @@ def test_what_waits_is_bounded_when_a_group_is_done_too(tmp_path: Path, monkeypa
     run(test, tmp_path / "data", files=files, settings=LogSettings(queue_max_bytes=100))
 
 
+def test_a_program_under_load_lets_groups_wait_and_tasks_learn_how_long(tmp_path: Path) -> None:
+    waits_s = [0.05, 0.0, 0.0, 0.0]
+
+    async def test(log: AsyncLog) -> None:
+        log.queue.group_wait_s = lambda: waits_s.pop(0)
+        [shard] = shards_of(log.sync)
+        groups = note_groups(shard)
+        waited_s = []
+
+        async def append(number: int) -> None:
+            await log.topic("t").append([b"%d" % number])
+            waited_s.append(log.queue.waited_s)
+
+        tasks = []
+        for number in range(5):
+            tasks.append(asyncio.create_task(append(number)))
+            await asyncio.sleep(0.002)  # several ticks, and one group
+        await asyncio.gather(*tasks)
+        assert waited_s == [0.05] * 5
+        await append(5)
+        assert waited_s[5] == 0.0
+        assert len(groups) == 1
+        assert _values(log.sync) == [b"%d" % number for number in range(6)]
+
+    run(test, tmp_path / "data")
+
+
+def test_the_loop_writes_no_group_that_should_wait(tmp_path: Path) -> None:
+    async def test(log: AsyncLog) -> None:
+        log.queue.group_wait_s = lambda: 0.001
+        await log.topic("t").append([b"a"])
+        assert log.queue.waited_s == 0.001
+        log.queue.group_wait_s = lambda: 0.0
+        await log.topic("t").append([b"b"])
+        assert log.queue.waited_s == 0.0
+
+    run(test, tmp_path / "data", loop_wait_ms=10_000)
+
+
+def test_a_queue_is_full_when_the_next_append_would_wait(tmp_path: Path) -> None:
+    files = GatedFiles()
+
+    async def test(log: AsyncLog) -> None:
+        assert not log.queue.is_full
+        first = await _begin_one_that_waits_in_its_sync(log, files)
+        assert not log.queue.is_full
+        second = asyncio.create_task(log.topic("t").append([b"x" * 60]))
+        await asyncio.sleep(0.01)
+        assert log.queue.is_full
+        files.gate.set()
+        await asyncio.gather(first, second)
+        assert not log.queue.is_full
+
+    run(test, tmp_path / "data", files=files, settings=LogSettings(queue_max_bytes=60))
+
+
 @on_both_loops
 def test_close_waits_for_appends_on_their_way_and_takes_no_more(tmp_path: Path, loop: str) -> None:
     files = GatedFiles()

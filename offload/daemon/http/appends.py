@@ -17,6 +17,10 @@ APPEND-2  An append with a condition, or with `whole=1`, is all or none. So is a
     records whose lines have equal labels. Each is one unit of the WAL (BATCHFRAME-2), so that holds over a crash too.
 APPEND-3  A body that is taken by parts holds three parts at most, whatever its length.
 APPEND-4  No client appends to a topic of the daemon, such as `_streams` (RESERVED-1).
+APPEND-5  At pressure 1, while appends of `log.queue_max_bytes` wait, an append gets 429 before its first part. With
+    `disable_backpressure=1` it waits for room. Its later parts wait in any case.
+APPEND-6  An answer says in `Server-Timing` how long the append took: `sync` for the write and the sync of its group,
+    and `throttle` for what its group waited under pressure.
 CONDITION-1  An append with a condition is all or none.
 """
 
@@ -75,6 +79,7 @@ _APPEND_QUERY = (
     api.in_query("node", "string", "The node of each record without its own."),
     api.in_query("durability", "string", "When the answer comes.", enum=[*DURABILITIES]),
     api.in_query("unterminated", "boolean", "The last line of the source has no line feed."),
+    api.in_query("disable_backpressure", "boolean", "Wait for room, and get no 429 under pressure."),
     api.in_query("whole", "boolean", "The append is all or none. The daemon then holds the whole body."),
 )
 APPEND_QUERY = api.names_of(_APPEND_QUERY)
@@ -103,6 +108,7 @@ _APPEND_BODY = {
         LINES_TYPE: {"schema": api.BYTES, "example": "one\ntwo\n"},
     },
 }
+_TIMING = "The ms of the append, sync;dur=N, and of its wait under pressure, throttle;dur=N."
 _APPENDED = {"first_seq": 813, "last_seq": 813, "appended": 1, "next_seq": 814, "incarnation": "8f3a"}
 APPEND = api.Operation(
     "POST", "/topics/{topic}/records", "appendRecords", Role.APPEND, "records",
@@ -113,7 +119,7 @@ APPEND = api.Operation(
     },
     errors=(404, 409, 412, 415, 422, 507), parameters=(api.TOPIC, *_APPEND_QUERY, *_CONDITIONS, _ENCODING),
     body=_APPEND_BODY,
-    headers={"seglog-incarnation": "The identity of the topic in this directory."},
+    headers={"seglog-incarnation": "The identity of the topic in this directory.", "Server-Timing": _TIMING},
     schemas={
         "records_appended": api.object_of(
             "duplicate", first_seq=(int, None), last_seq=(int, None), appended=int, next_seq=int, incarnation=str,
@@ -133,7 +139,7 @@ APPEND_ONE = api.Operation(
     },
     errors=(404, 409, 412, 415, 422, 507), parameters=(api.TOPIC, *_APPEND_QUERY[:-1], *_CONDITIONS, _ENCODING),
     body={"required": True, "content": {"application/octet-stream": {"schema": api.BYTES, "example": "one record"}}},
-    headers={"seglog-incarnation": "The identity of the topic in this directory."},
+    headers={"seglog-incarnation": "The identity of the topic in this directory.", "Server-Timing": _TIMING},
 )  # fmt: skip
 
 
@@ -151,7 +157,10 @@ class _Append:
     conditions: _Conditions
     durability: str | None
     is_whole: bool
+    waits: bool
     count: int = 0
+    sync_s: float = 0.0
+    throttle_s: float = 0.0
     first_seq: int | None = None
     last_seq: int | None = None
     is_duplicate: bool = False
@@ -161,6 +170,17 @@ class _Append:
             self.count += len(seqs)
             self.first_seq = self.first_seq or seqs.start
             self.last_seq = seqs.stop - 1
+
+    def took(self, elapsed_s: float, waited_s: float) -> None:
+        """Take note of how long an append took, and for how long of that its group waited under pressure."""
+        waited_s = min(waited_s, elapsed_s)
+        self.throttle_s += waited_s
+        self.sync_s += elapsed_s - waited_s
+
+    def timing(self) -> bytes:
+        """Return the value of `Server-Timing` (APPEND-6)."""
+        sync = b"sync;dur=%.3f" % (self.sync_s * 1000)
+        return b"%b, throttle;dur=%.3f" % (sync, self.throttle_s * 1000) if self.throttle_s else sync
 
     def told(self) -> dict[str, Any]:
         return {"first_seq": self.first_seq, "last_seq": self.last_seq, "appended": self.count}
@@ -176,7 +196,7 @@ class _Appends:
         form = form_of(headers_of(request.scope).get(b"content-type", b"").decode("latin-1"), query)
         durability, conditions = _durability_of(query), _conditions_of(request.headers)
         is_whole = conditions.is_any or yes(query, "whole") or not form.has_parts
-        asked = _Append(request.path_params["topic"], form, conditions, durability, is_whole)
+        asked = _Append(request.path_params["topic"], form, conditions, durability, is_whole, _waits(query))
         body = RequestBody(self._service, request, is_whole=is_whole)
         return await self._answer(asked, body, self._take_whole if is_whole else self._take_parts)
 
@@ -185,7 +205,12 @@ class _Appends:
         query = query_of(request, _ONE_QUERY)
         form = form_of(BYTES_TYPE, query)
         asked = _Append(
-            request.path_params["topic"], form, _conditions_of(request.headers), _durability_of(query), True
+            request.path_params["topic"],
+            form,
+            _conditions_of(request.headers),
+            _durability_of(query),
+            True,
+            _waits(query),
         )
         body = RequestBody(self._service, request, is_whole=False)
         return await self._answer(asked, body, self._take_stream)
@@ -205,6 +230,7 @@ class _Appends:
         else:
             incarnation = conditions.if_incarnation or await self._service.incarnation(asked.topic)
             answer = ShortAnswer(self._told(asked, incarnation), 200 if asked.is_duplicate else 201)
+            answer.raw_headers.append((b"server-timing", asked.timing()))
         if incarnation is not None:
             answer.raw_headers.append((b"seglog-incarnation", incarnation.encode()))
         return answer
@@ -251,12 +277,15 @@ class _Appends:
         longest, declared_bytes = self._service.sync.settings.max_record_bytes, body.declared_bytes or 0
         if declared_bytes > longest and not body.is_encoded:
             raise RecordTooLarge(declared_bytes, longest)
+        if not asked.waits:
+            self._service.check_pressure()
         form, conditions, size_bytes = asked.form, asked.conditions, 0
+        begin = 0.0
         with ExitStack() as holds:
 
             async def chunks() -> AsyncIterator[bytes]:
                 """Yield the body. After it, take a place and the quota for the append that then begins."""
-                nonlocal size_bytes
+                nonlocal size_bytes, begin
                 async for piece in body.pieces():
                     size_bytes += len(piece)
                     yield piece
@@ -268,6 +297,7 @@ class _Appends:
                 await body.place.begin_part()
                 holds.callback(body.place.end_part, 0)
                 holds.callback(lambda: None if asked.is_duplicate or not asked.count else hold.appended(size_bytes))
+                begin = time.perf_counter()
 
             done = await self._service.log.topic(asked.topic).append_stream(
                 chunks(),
@@ -280,6 +310,7 @@ class _Appends:
                 if_head=conditions.if_head,
                 if_incarnation=conditions.if_incarnation,
             )
+            asked.took(time.perf_counter() - begin, 0.0)  # threads of its own append it, and no group waits for it
             asked.is_duplicate = done.duplicate
             asked.add(done.seqs)
         if not asked.is_duplicate:
@@ -319,6 +350,8 @@ class _Appends:
 
     async def _give(self, asked: _Append, part: Part, place: Place) -> None:
         """Append the batches of a part in order."""
+        if not asked.waits and asked.first_seq is None:
+            self._service.check_pressure()
         sizes = [frame_bytes(batch.values, batch.tag, batch.node) for batch in part.batches]
         try:
             hold = await self._service.quota.take_append(sum(sizes), is_first=asked.first_seq is None)
@@ -337,8 +370,11 @@ class _Appends:
                     begin = time.perf_counter()
                     try:
                         await self._append_batch(asked, batch)
+                        waited_s = self._service.log.queue.waited_s  # before any other task runs
                     finally:
-                        self._service.metrics.append_s.observe(time.perf_counter() - begin)
+                        elapsed_s = time.perf_counter() - begin
+                        self._service.metrics.append_s.observe(elapsed_s)
+                    asked.took(elapsed_s, waited_s)
                     if not asked.is_duplicate:
                         hold.appended(size_bytes)
             finally:
@@ -378,6 +414,11 @@ class _Appends:
         if not asked.is_duplicate:
             self._service.metrics.appended_records.inc(len(seqs))
             self._service.metrics.appended_bytes.inc(total_bytes(batch.values))
+
+
+def _waits(query: Mapping[str, str]) -> bool:
+    """Return whether the append waits for room where it would get 429 under pressure (APPEND-5)."""
+    return yes(query, "disable_backpressure")
 
 
 def _durability_of(query: Mapping[str, str]) -> str | None:

@@ -254,7 +254,7 @@ def _encoded(arrival: Arrival, choice: Choice, position: Position) -> bytes:
         places = chosen(page, choice, first, None)
         if hidden is not None:
             places = [each for each in places if _seq_of(page.items[each]) not in hidden]
-        if len(places) > 1 and _is_collected(page):
+        if len(places) > 1 and page.is_collected:
             return collected_event(page, places, around)
         return events_of(page, places, around)
 
@@ -262,11 +262,6 @@ def _encoded(arrival: Arrival, choice: Choice, position: Position) -> bytes:
     if hidden is None and first <= page.first_seq and (key in page.cache or len(page.cache) < _ENCODINGS):
         return page.cached(key, encode)
     return encode()
-
-
-def _is_collected(page: Page) -> bool:
-    """Return whether the feed collected the page under pressure."""
-    return bool(getattr(page, "is_collected", False))
 
 
 def _seq_of(item: object) -> int:

@@ -22,7 +22,8 @@ def _wrong_for(parameter: Parameter) -> list[object]:
     if parameter.kind is bool:
         return [0, 1, "true", 1.0, [], {}]
     if parameter.kind is int:
-        return ["1", 1.5, 1.0, True, -1, 2**63, 2**200, math.nan, math.inf, [1], {}]
+        too_low = -251 if parameter.name == "priority" else -1
+        return ["1", 1.5, 1.0, True, too_low, 2**63, 2**200, math.nan, math.inf, [1], {}]
     if parameter.kind is float:
         return ["1", True, -1, -0.5, 2**200, math.nan, math.inf, [1], {}]
     if issubclass(parameter.kind, enum.Enum):

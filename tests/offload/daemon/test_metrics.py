@@ -24,8 +24,8 @@ from tests.waiting import wait_until
 
 DOCS = Path(__file__).resolve().parents[3] / "docs"
 LABELS = {
-    "topic", "outcome", "operation", "route", "command", "status", "reason", "cache", "kind", "task", "le", "version",
-    "python",
+    "topic", "outcome", "operation", "route", "command", "status", "reason", "cache", "band", "kind", "task", "le",
+    "version", "python",
 }  # fmt: skip
 
 

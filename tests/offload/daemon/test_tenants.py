@@ -438,3 +438,39 @@ def test_a_tenant_that_opens_at_a_reload_takes_the_new_settings(
             await tenants.close()
 
     asyncio.run(run())
+
+
+def test_tenants_share_the_slots_and_no_ready_set(tmp_path: Path) -> None:
+    root = tmp_path / "root"
+    root.mkdir(mode=0o700)
+    for name in ("acme", "other"):
+        seglog.open(root / name).close()
+
+    async def run() -> None:
+        tenants = Tenants(root, ServeSettings(delivery_slots=1), {})
+        tenants.start()
+        try:
+            await tenants.opened()
+            services = [tenant.service for tenant in tenants]
+            one, two = (service.feeds.ready for service in services if service is not None)
+            await one.take("held")
+            order: list[str] = []
+
+            async def page(name: str, priority: int) -> None:
+                ready = one if name == "acme" else two
+                await ready.take(f"{name} {priority}", priority)
+                order.append(name)
+                ready.give_back()
+
+            asked = [("acme", 1000), ("acme", 1000 - 1), ("acme", 1000 - 2), ("other", -250), ("other", -249)]
+            pages = [asyncio.create_task(page(*each)) for each in asked]
+            await asyncio.sleep(0)
+            assert tenants.slots.taken == 1
+            one.give_back()
+            await asyncio.gather(*pages)
+            assert order == ["acme", "other", "acme", "other", "acme"]
+            assert tenants.slots.taken == 0
+        finally:
+            await tenants.close()
+
+    asyncio.run(run())

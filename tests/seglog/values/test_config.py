@@ -101,3 +101,24 @@ def test_retention_has_known_values() -> None:
                 TopicConfig(**{key: value})  # type: ignore[arg-type]
     with pytest.raises(InvalidSetting, match="none of old, reject"):
         TopicConfig(discard="new")
+
+
+def test_a_topic_has_a_priority_that_its_age_can_make_up_for() -> None:
+    for priority in (-250, -1, 0, 1000):
+        config = TopicConfig(priority=priority, auto_priority=True)
+        assert TopicConfig.from_json(config.to_json()) == config
+    for value in (-251, 1001, 0.5, True, "1", None):
+        with pytest.raises(InvalidSetting, match="priority"):
+            TopicConfig(priority=value)  # type: ignore[arg-type]
+    for value in (1, "on", None):
+        with pytest.raises(InvalidSetting, match="auto_priority"):
+            TopicConfig(auto_priority=value)  # type: ignore[arg-type]
+
+
+def test_a_topic_without_a_priority_is_written_as_before_and_one_of_before_is_read() -> None:
+    keys = {"attributes", "cap_bytes", "cap_records", "discard", "durability", "keep_history", "ttl_ms"}
+    assert TopicConfig().to_json().keys() == keys
+    assert TopicConfig.from_json(TopicConfig().to_json()) == TopicConfig()
+    assert TopicConfig(priority=5).to_json().keys() == {*keys, "priority"}
+    with pytest.raises(InvalidSetting):
+        TopicConfig.from_json({**TopicConfig().to_json(), "priority": "high"})
