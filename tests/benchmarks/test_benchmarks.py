@@ -21,6 +21,7 @@ from benchmarks import (
     cold_scan,
     cold_trouble,
     deletes,
+    delivery,
     durability,
     gc_plan,
     http_append,
@@ -127,6 +128,11 @@ def test_bulk_runs(options: Options) -> None:
     report = bulk.run(options)
     check(report, options.directory)
     assert {row.yardstick for row in report.rows} - {None} >= {"cp", "zstd -3"}
+
+
+@pytest.mark.long
+def test_delivery_runs(options: Options) -> None:
+    check(delivery.run(options), options.directory)
 
 
 @pytest.mark.soak(part=9)

@@ -37,7 +37,6 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from offload.daemon.feeds import Page
 from offload.daemon.http import operations as api
 from offload.daemon.http.events import KEEP_ALIVE
 from offload.daemon.http.followers import (
