@@ -1,18 +1,18 @@
 """The commits and small objects of volumes, as they are stored: fetched, verified, and kept in the local catalog.
 
-VOL-1  A method verifies everything that it returns: envelope, commit hash, identity with the key. If it reads several
+STORED-1  A method verifies everything that it returns: envelope, commit hash, identity with the key. If it reads several
     commits, it verifies each parent's hash too.
-VOL-2  Commits and controls never change, so a reader uses the local copy first. If the local copy is damaged, the
+STORED-2  Commits and controls never change, so a reader uses the local copy first. If the local copy is damaged, the
     reader fetches the object again. If the list of checkpoints names a commit that was no checkpoint when it was
     copied, the reader fetches that commit again. The reader reads the list only if the commits since its newest
     checkpoint are not all here. It reads only the list's beginning, unless the wanted state lies before that.
-VOL-4  If a commit is missing below one that is there, that is `InvalidObject`, because history is dense (COMMIT-1). If
+STORED-3  If a commit is missing below one that is there, that is `InvalidObject`, because history is dense (COMMIT-1). If
     it lies below the current boundary, GC collected it, and that is `NoSuchObject`.
-VOL-5  An epoch that falls is `InvalidObject` (COMMIT-5).
-VOL-8  If a LIST costs by the number of keys, the newest commit is searched from the newest checkpoint on. History is
+STORED-4  An epoch that falls is `InvalidObject` (COMMIT-5).
+STORED-5  If a LIST costs by the number of keys, the newest commit is searched from the newest checkpoint on. History is
     dense (COMMIT-1), and the kept part begins with a checkpoint. The result may be behind what GC has passed, as the
     result of a LIST may be.
-VOL-10  A list of segments that came damaged is read once more, past the cache of a proxy.
+STORED-6  A list of segments that came damaged is read once more, past the cache of a proxy.
 
 Source: Graft RFC 0001 (visibility_path, remote_commit, checkpoints).
 """
@@ -109,7 +109,7 @@ class StoredCommits:
     def newest_lsn(self, vid: Vid) -> int:
         """Return the LSN of the newest commit in the store; 0 if there is none yet.
 
-        One LIST, or a search by name (VOL-8).
+        One LIST, or a search by name (STORED-5).
         """
         if not self.store.is_ordered:
             with contextlib.suppress(Corrupt):  # callers that need the checkpoints report damage

@@ -57,7 +57,6 @@ MENU: dict[str, tuple[str | tuple[str, str], ...]] = {
         "docs/metrics.md",
         "docs/errors.md",
         "docs/http.md",
-        "docs/delivery.md",
         ("HTTP operations", "docs/reference/http/*.md"),
         ("Python", "docs/reference/python/*.md"),
         "docs/schema/*.md",

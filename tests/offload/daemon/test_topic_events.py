@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import json
 import random
 import threading
@@ -14,6 +15,7 @@ from typing import Any
 import pytest
 
 from offload.daemon import topic_news as topic_news_module
+from offload.daemon.feeds import read_page
 from offload.daemon.http import topic_events
 from offload.daemon.merged_news import Arrival, FollowedTopic, MergedNews, Position, Syncs
 from offload.daemon.topic_news import Begin, EventId, News
@@ -576,7 +578,9 @@ def test_what_was_collected_under_pressure_comes_as_one_event(tmp_path: Path, mo
             [event] = await stream.take(1)
             assert event.name == "record", "one record needs no array"
 
-    monkeypatch.setattr(topic_events, "_is_collected", lambda _page: True)
+    monkeypatch.setattr(
+        topic_news_module, "read_page", lambda *of: dataclasses.replace(read_page(*of), is_collected=True)
+    )
     run(tmp_path, body)
 
 
