@@ -1,13 +1,13 @@
 """The commits and small objects of volumes, as they are stored: fetched, verified, and kept in the local catalog.
 
-STORED-1  A method verifies everything that it returns: envelope, commit hash, identity with the key. If it reads several
-    commits, it verifies each parent's hash too.
+STORED-1  A method verifies everything that it returns: envelope, commit hash, identity with the key. If it reads
+    several commits, it verifies each parent's hash too.
 STORED-2  Commits and controls never change, so a reader uses the local copy first. If the local copy is damaged, the
     reader fetches the object again. If the list of checkpoints names a commit that was no checkpoint when it was
     copied, the reader fetches that commit again. The reader reads the list only if the commits since its newest
     checkpoint are not all here. It reads only the list's beginning, unless the wanted state lies before that.
-STORED-3  If a commit is missing below one that is there, that is `InvalidObject`, because history is dense (COMMIT-1). If
-    it lies below the current boundary, GC collected it, and that is `NoSuchObject`.
+STORED-3  If a commit is missing below one that is there, that is `InvalidObject`, because history is dense (COMMIT-1).
+    If it lies below the current boundary, GC collected it, and that is `NoSuchObject`.
 STORED-4  An epoch that falls is `InvalidObject` (COMMIT-5).
 STORED-5  If a LIST costs by the number of keys, the newest commit is searched from the newest checkpoint on. History is
     dense (COMMIT-1), and the kept part begins with a checkpoint. The result may be behind what GC has passed, as the
