@@ -14,7 +14,7 @@ RUN := scripts/isolated.sh
 WORKERS := -n 3 --dist loadfile --no-loadscope-reorder
 
 .DEFAULT_GOAL := help
-.PHONY: help setup check format test test-all coverage slice nightly slices durations test-pythons test-pulsar test-spark test-minio test-iam test-streams test-http soak mutants demo bench bench-cli lock proto jar maven docs site clean
+.PHONY: help setup check format test test-all coverage slice nightly slices durations test-pythons test-pulsar test-spark test-minio test-iam test-streams test-http test-browser soak mutants demo bench bench-cli lock proto jar maven docs site clean
 
 export SEGLOG_TEST_SEED
 
@@ -93,6 +93,12 @@ test-http: setup ## thousands of calls that the OpenAPI document describes, righ
 	@.venv/schemathesis/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes -r tests/requirements-http.lock
 	@$(RUN) env SEGLOG_TEST_SEED=$(or $(SEGLOG_TEST_SEED),30) TESTS_SCHEMATHESIS="$(CURDIR)/.venv/schemathesis/bin/st" \
 	    python -m pytest -m soak $(ARGS) tests/offload/daemon/test_described_calls.py
+
+test-browser: setup ## WebSocket and EventSource of a real Chromium, through a proxy that cuts them; CUTS=500; says so and skips without chromium on PATH
+	@.venv/bin/python -m venv .venv/browser
+	@.venv/browser/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes -r tests/requirements-browser.lock
+	@$(RUN) env SEGLOG_TEST_SEED=$(or $(SEGLOG_TEST_SEED),30) TESTS_CUTS=$(or $(CUTS),500) \
+	    python -m pytest -m "long or soak" -rs $(ARGS) tests/offload/daemon/test_browser.py
 
 soak: setup ## list the parts of the long tests; PART=n runs one, two processes at a time
 ifdef PART

@@ -41,6 +41,7 @@ IDLE_S = 10.0
 _AT_ONCE = 64
 _TOKEN_BYTES = 16
 _TYPE = "Content-Type: application/octet-stream"
+_PING, _PONG = b"\x89\x04", b"\x8a\x84\0\0\0\0"
 _HOST = b"HTTP/1.1\r\nHost: localhost\r\n"
 _SUBSCRIBE = b"CONNECT {}\r\nSUB bench 1\r\n"
 
@@ -193,6 +194,8 @@ class _Follower(asyncio.Protocol):
         transport.write(self._way.opening)
 
     def data_received(self, data: bytes) -> None:
+        if data.startswith(_PING):
+            self.transport.write(_PONG + data[2:6])
         text = self._rest + data
         if not self.begun.done():
             self.begun.set_result(data)
@@ -239,7 +242,8 @@ async def _end(writer: asyncio.StreamWriter) -> None:
 
 @asynccontextmanager
 async def _daemon(directory: Path) -> AsyncIterator[tuple[int, Publish]]:
-    with daemon.running(directory / "data") as served:
+    # The connection that appends is idle while the followers connect.
+    with daemon.running(directory / "data", SERVE_HEADER_TIMEOUT_S="3600") as served:
         writer = await _make_topic(served.port)
         yield served.port, lambda value: writer.write(post("/topics/bench/records", value, _TYPE))
         await _end(writer)

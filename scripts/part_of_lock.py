@@ -1,7 +1,8 @@
 """Print the part of requirements.lock that some packages need: `python scripts/part_of_lock.py [NAME...]`.
 
-Without names, it is the part for seglog itself and for its extras `daemon` and `uvloop`. docs/deploy/Containerfile
-installs that. The lock names above each package the packages that need it, so no other file has to be read.
+Without names, it is the part for seglog itself and for its extras `daemon`, `uvloop` and `ws`, which
+docs/deploy/Containerfile installs. The lock names above each package the packages that need it, so no other file has to
+be read.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ def runtime_names() -> list[str]:
     """Return the packages that pyproject.toml names for the daemon."""
     project = tomllib.loads((_ROOT / "pyproject.toml").read_text())["project"]
     extras = project["optional-dependencies"]
-    given = [*project["dependencies"], *extras["daemon"], *extras["uvloop"]]
+    given = [*project["dependencies"], *(each for name in ("daemon", "uvloop", "ws") for each in extras[name])]
     return [_NAME.match(each)[0] for each in given]  # type: ignore[index]
 
 

@@ -27,6 +27,9 @@ PREFIX_KEY = "seglog.prefix"
 STREAM_KEY = "seglog.stream"
 """A true value in a scope says that the answer ends when the client likes, so its time says nothing."""
 
+WITHIN = "seglog.within"
+"""The key in the scope of a WebSocket: a function that admits a request that comes as one of its messages."""
+
 _HEADERS = "seglog.headers"
 
 

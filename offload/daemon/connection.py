@@ -31,8 +31,9 @@ CONNECTION-3  The daemon and a proxy in front never differ about where a request
     3.2.2). The parser refuses the other doubtful forms (tests/offload/daemon/test_connection.py).
 CONNECTION-4  A client that still sends gets its answer before the end (LINGER-1).
 CONNECTION-5  A timer that is over waits until the loop has read the sockets once more (PACE-1).
-CONNECTION-6  A server may have a protocol for WebSockets. A GET with `Upgrade: websocket` and no body, behind which no
-    answer is due, then hands the transport over: that protocol takes the head once more, and counts as the connection.
+CONNECTION-6  A server may have a protocol for WebSockets, and the paths of them. A GET of such a path with `Upgrade:
+    websocket` and no body, behind which no answer is due, then hands the transport over: that protocol takes the head
+    once more, and counts as the connection.
 LINGER-1  If D closed after step 1, C's next bytes would meet a reset. The system of C then drops the answer before C
     reads it (RFC 9112, section 9.6).
 LINGER-2  A connection that lingers has no place (offload.daemon.request_places), and D keeps none of its bytes.
@@ -69,6 +70,7 @@ _HEAD_BYTES = 64 * 1024
 _AHEAD_BYTES = 64 * 1024  # of a body that the application has not received
 _ASGI = {"version": "3.0", "spec_version": "2.3"}
 _OF_BODIES = frozenset({b"content-length", b"transfer-encoding"})
+ANY_PATH = re.compile(rb"/.*")
 _ABSOLUTE = re.compile(rb"https?://([^/?#@]+)((?:[/?][^#]*)?)", re.IGNORECASE)
 _log = logging.getLogger("seglog.daemon")
 
@@ -103,7 +105,8 @@ class Limits(NamedTuple):
 class Connection(asyncio.Protocol):
     """`connections` and `tasks` are those of a server: the open ones, and the requests at work.
 
-    `websocket` returns a protocol for a WebSocket over a transport (CONNECTION-6).
+    `websocket` returns a protocol for a WebSocket over a transport, and `websocket_path` fits the paths of those
+    (CONNECTION-6).
     """
 
     transport: asyncio.Transport
@@ -117,6 +120,7 @@ class Connection(asyncio.Protocol):
         *,
         scheme: str,
         websocket: Callable[[asyncio.Transport], Any] | None = None,
+        websocket_path: re.Pattern[bytes] = ANY_PATH,
     ) -> None:
         self.writable = asyncio.Event()
         self.writable.set()
@@ -126,6 +130,7 @@ class Connection(asyncio.Protocol):
         self._tasks = tasks
         self._scheme = scheme
         self._websocket = websocket
+        self._websocket_path = websocket_path
         self._loop = asyncio.get_running_loop()
         self._parser = _parser_of(self)
         self._url = b""
@@ -242,10 +247,11 @@ class Connection(asyncio.Protocol):
     def _wants_websocket(self) -> bool:
         headers = dict(self._headers)
         is_plain = self._parser.get_method() == b"GET" and self._parser.get_http_version() == "1.1"
-        is_plain = is_plain and self._url.startswith(b"/") and not headers.keys() & _OF_BODIES
+        is_plain = is_plain and not headers.keys() & _OF_BODIES
+        is_there = self._websocket_path.fullmatch(self._url.partition(b"?")[0]) is not None
         is_free = self._is_idle and self.writable.is_set() and not self._is_ending
         is_wanted = headers.get(b"upgrade", b"").lower() == b"websocket"
-        return self._websocket is not None and is_wanted and is_plain and is_free
+        return self._websocket is not None and is_wanted and is_there and is_plain and is_free
 
     def _hand_over(self, data: bytes) -> None:
         assert self._websocket is not None  # noqa: S101 - the caller has seen to it

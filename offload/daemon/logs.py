@@ -4,6 +4,8 @@ A line of a tenant has the field `tenant` (offload.daemon.ids).
 
 LOGS-1  At level DEBUG, the AWS libraries write tokens, signatures and signed URLs. Their levels here are never below
     INFO, also with `debug`. If another part of the process lowers one, the filter of the handler drops the record.
+LOGS-2  uvicorn writes an error for each WebSocket that the daemon refuses, although the refusal is sent. A client could
+    flood the log with it, so the filter drops it. The refusal has its line as that of any request (MISTAKE-1).
 """
 
 from __future__ import annotations
@@ -19,6 +21,7 @@ _ACCESS_FIELDS = ("method", "path", "status", "seconds", "sent_bytes", "client",
 """The fields of a line of the access log (offload.daemon.request_log)."""
 
 _OF_AWS = ("aiobotocore", "aiohttp", "boto3", "botocore", "s3transfer", "urllib3")
+_REFUSED_SOCKET = "ASGI callable returned without completing handshake."
 _CHATTY = (*_OF_AWS, "asyncio")
 
 
@@ -43,6 +46,7 @@ def set_up_logs(log_format: str, *, debug: bool) -> None:
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(formatter)
     handler.addFilter(_has_no_secret)
+    handler.addFilter(lambda record: record.msg != _REFUSED_SOCKET)
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(logging.DEBUG if debug else logging.INFO)

@@ -21,11 +21,13 @@ GUARD-1  The API does no work for a request that the guard refuses. A slow clien
 
 from __future__ import annotations
 
+import functools
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
-from offload.daemon.asgi import ABORT, STREAM_KEY, App, Headers, Receive, Scope, Send, headers_of
+from offload.daemon.asgi import ABORT, STREAM_KEY, WITHIN, App, Headers, Receive, Scope, Send, headers_of
 from offload.daemon.metrics import Metrics
 from offload.daemon.pacing import PacedRequest, too_large
 from offload.daemon.problems import refuse
@@ -93,12 +95,29 @@ class Guard:
             return
         with Place(self._places, settings, limited=is_limited) as place:
             place.enter(scope)
+            if scope["type"] == "websocket":
+                scope[WITHIN] = functools.partial(self._within, quota)
             has_body = _has_body(scope["method"], headers_of(scope))
             if not has_body:
                 place.take()
             count = self._metrics.count_rejected
             request = PacedRequest(scope, receive, send, settings, place, count, has_body=has_body)
             await self._pass(app, scope, request, place)
+
+    @contextmanager
+    def _within(self, quota: Quota | None) -> Iterator[Place]:
+        """Check the room for a request that comes as a message of a WebSocket. Raises `Busy`."""
+        settings = self._settings()
+        try:
+            self._places.check(settings)
+            if quota is not None:
+                quota.take_request()
+        except Busy as refusal:
+            if not isinstance(refusal, OverRate):
+                self._metrics.count_rejected("busy")
+            raise
+        with Place(self._places, settings, limited=True) as place:
+            yield place
 
     async def _pass(self, app: App, scope: Scope, request: PacedRequest, place: Place) -> None:
         start = time.perf_counter()

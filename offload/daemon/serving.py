@@ -41,18 +41,20 @@ import contextlib
 import ctypes
 import logging
 import os
+import re
 import signal
 import socket
 import struct
 import sys
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from importlib.util import find_spec
 from typing import Any, Protocol
 
 import uvicorn
 
 from offload.daemon.asgi import ABORT, App
-from offload.daemon.connection import Connection, Limits
+from offload.daemon.connection import ANY_PATH, Connection, Limits
 from offload.daemon.credential_files import Access
 from offload.daemon.listeners import BACKLOG, Kind, Listener
 from offload.daemon.request_log import LAST_ANSWER_S, Host
@@ -60,18 +62,24 @@ from offload.daemon.stopping import StopEvent
 from offload.settings import ServeSettings
 
 _SO_ATTACH_FILTER = 26  # in <asm-generic/socket.h>
+_PING_S = 15
+WEBSOCKET_PATH = re.compile(rb"(?:/tenants/[^/]+)?/ws")
+"""The path of a WebSocket. Elsewhere `Upgrade` is ignored, as a client without WebSockets expects (CONNECTION-6)."""
+
 _log = logging.getLogger("seglog.daemon")
 
 
 class Server(uvicorn.Server):
     """A server of uvicorn whose end loses no connection that the kernel accepted (STOP-2).
 
-    A client has `header_timeout_s` for its TLS handshake, and as much again for its first head.
+    A client has `header_timeout_s` for its TLS handshake, and as much again for its first head. If the configuration
+    has a protocol for WebSockets, `websocket_path` fits their paths.
     """
 
-    def __init__(self, config: uvicorn.Config, limits: Limits) -> None:
+    def __init__(self, config: uvicorn.Config, limits: Limits, websocket_path: re.Pattern[bytes] = ANY_PATH) -> None:
         super().__init__(config)
         self._limits = limits
+        self._websocket_path = websocket_path
         self._has_ended = asyncio.Event()
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
@@ -98,10 +106,11 @@ class Server(uvicorn.Server):
             state.tasks,
             scheme=scheme,
             websocket=self._websocket if self.config.ws_protocol_class else None,
+            websocket_path=self._websocket_path,
         )
 
     def _websocket(self, transport: asyncio.Transport) -> asyncio.Protocol:
-        """Return uvicorn's protocol for a WebSocket. The configuration chooses it; that of the daemon has none."""
+        """Return uvicorn's protocol for a WebSocket. The configuration chooses it."""
         make: Any = self.config.ws_protocol_class
         found: asyncio.Protocol = make(self.config, self.server_state, {ABORT: transport.abort})
         return found
@@ -329,11 +338,16 @@ def _close(server: uvicorn.Server) -> None:
 
 def _server(app: App, listener: Listener, settings: ServeSettings, stopping: StopEvent) -> Server:
     is_probes = listener.kind is Kind.PROBES
-
+    has_websockets = listener.kind in (Kind.TCP, Kind.UNIX) and find_spec("websockets") is not None
     limits = Limits(settings.header_timeout_s, settings.body_timeout_s, lambda: stopping.is_set() and not is_probes)
     config = uvicorn.Config(
         app,
-        ws="none",
+        # No compression: it takes memory for each connection.
+        ws="websockets-sansio" if has_websockets else "none",
+        ws_max_size=settings.max_body_bytes,
+        ws_per_message_deflate=False,
+        ws_ping_interval=_PING_S,
+        ws_ping_timeout=settings.body_timeout_s,
         lifespan="off",
         interface="asgi3",
         access_log=False,
@@ -346,4 +360,4 @@ def _server(app: App, listener: Listener, settings: ServeSettings, stopping: Sto
         ssl_certfile=settings.tls_certificate if listener.is_tls else None,
         ssl_keyfile=settings.tls_key or None if listener.is_tls else None,
     )
-    return Server(config, limits)
+    return Server(config, limits, WEBSOCKET_PATH)

@@ -204,6 +204,9 @@ class World:
 
     async def _asked(self, request: Request) -> None:
         body = request.body if isinstance(request.body, bytes) else request.body(self)
+        if request.path == "/ws":
+            await self._talked(request, body)
+            return
         told = iter([{"type": "http.request", "body": body, "more_body": False}])
         sent: list[MutableMapping[str, Any]] = []
         has_begun = asyncio.Event()
@@ -228,3 +231,25 @@ class World:
         self.answer = b"".join(message.get("body", b"") for message in sent[1:])
         is_error = sent[0]["status"] >= 300 or (request.path.startswith("/rpc/") and b'"error":' in self.answer)
         assert not is_error, f"{request.kind} with {body[:200]!r}: {self.answer[:500]!r}"
+
+    async def _talked(self, request: Request, body: bytes) -> None:
+        """Say each line of the body over a WebSocket, and leave once records came."""
+        said = [{"type": "websocket.receive", "text": line.decode()} for line in body.splitlines()]
+        told = iter([{"type": "websocket.connect"}, *said])
+        sent: list[str] = []
+        has_records = asyncio.Event()
+
+        async def receive() -> dict[str, Any]:
+            message = next(told, None)
+            if message is None:
+                await has_records.wait()
+            return message or {"type": "websocket.disconnect"}
+
+        async def send(message: MutableMapping[str, Any]) -> None:
+            sent.append(message.get("text", ""))
+            if '"is":"records"' in sent[-1]:
+                has_records.set()
+
+        scope = {"type": "websocket", "root_path": "", RIGHTS_KEY: EVERYTHING, "headers": [], "query_string": b""}
+        await self._answers({**scope, "method": request.method, "path": request.path}, receive, send)
+        assert not [text for text in sent if '"is":"error"' in text], sent

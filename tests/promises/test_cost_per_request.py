@@ -38,6 +38,9 @@ def _plan(world: World) -> dict[str, object]:
     return {"number": json.loads(world.answer.splitlines()[-1])["plan"]}
 
 
+SAID = b"""{"do": "append", "id": 1, "topic": "t", "records": [{"value": "x"}]}
+{"do": "subscribe", "id": 2, "topic": "t", "tail": 1}
+"""
 #: In this order, because each one finds what those before it have left. Those that only read come first.
 REQUESTS = (
     Request("GET /healthz", "GET", "/healthz"),
@@ -79,6 +82,7 @@ REQUESTS = (
     command("gc/plan", dry_run=True),
     Request("POST /topics/{topic}/records", "POST", "/topics/t/records", encode_values([b"x"]), (VALUES,)),
     Request("PUT /topics/{topic}/records", "PUT", "/topics/t/records", b"x"),
+    Request("GET /ws", "GET", "/ws", SAID),
     Request("POST /topics/{topic}/rpc/{command:path}", "POST", "/topics/t/rpc/seal", b"{}", (JSON,)),
     command("cursor/create", topic="t", name="c"),
     Request("GET /topics/{topic}/cursors", "GET", "/topics/t/cursors"),

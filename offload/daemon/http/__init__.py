@@ -44,6 +44,7 @@ from offload.daemon.http.stream_operations import STREAM_OPERATIONS
 from offload.daemon.http.tickets import ticket_routes
 from offload.daemon.http.topic_events import topic_event_routes
 from offload.daemon.http.topics import topic_routes
+from offload.daemon.http.websocket import socket_routes
 from offload.daemon.problems import answer_of
 from offload.daemon.service import Service
 from offload.daemon.streams import stream_endpoint
@@ -59,7 +60,7 @@ def make_app(service: Service) -> Starlette:
     """Return the ASGI application of the API. The caller puts the guard (request_limits) in front."""
     makers = (
         *(probe_routes, event_routes, topic_event_routes, ticket_routes, read_routes, append_routes, topic_routes),
-        *(cursor_routes, object_routes, forward_routes, _stream_routes, command_routes),
+        *(cursor_routes, object_routes, forward_routes, socket_routes, _stream_routes, command_routes),
     )
     return app_of([guarded(route) for make in makers for route in make(service)])
 

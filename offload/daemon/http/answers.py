@@ -15,7 +15,7 @@ from starlette.responses import Response, StreamingResponse
 from starlette.routing import Match, Route
 from starlette.types import Receive, Scope, Send
 
-from offload.daemon.problems import answer_of
+from offload.daemon.problems import answer_of, refuse
 from offload.daemon.waits import CLIENT_GONE, unless_gone
 from offload.errors import Refused
 from seglog import SeglogError
@@ -62,6 +62,14 @@ def app_of(routes: Sequence[Route], hint: str = "see GET /openapi.json") -> Star
 
     handlers = {HTTPException: no_route, ClientDisconnect: _note_gone, Exception: answer_error, **OURS}
     app = Starlette(routes=routes, exception_handlers=handlers)
+
+    async def no_socket(scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "websocket":  # Starlette would answer 403, without a word
+            await refuse(Refused(404, "route", f"GET {scope['path']}: Not Found", hint=hint), send)
+            return
+        await not_found(scope, receive, send)
+
+    not_found, app.router.default = app.router.default, no_socket
     app.router.redirect_slashes = False  # a redirect names http:// also behind a proxy with TLS
     return app
 

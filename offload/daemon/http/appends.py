@@ -148,6 +148,11 @@ def append_routes(service: Service) -> list[api.RoledRoute]:
     return [APPEND.route(appends.append), APPEND_ONE.route(appends.put)]
 
 
+def append_endpoint(service: Service) -> Callable[[Request], Awaitable[Response]]:
+    """Return the handler of a POST of records, for appends that come in another way."""
+    return _Appends(service).append
+
+
 @dataclass(slots=True)
 class _Append:
     """One request: what its head asks for, and the records that are in."""

@@ -19,6 +19,7 @@ from offload.daemon.http import (
     tickets,
     topic_events,
     topics,
+    websocket,
 )
 from offload.daemon.http import operations as api
 from offload.daemon.http.stream_operations import STREAM_OPERATIONS
@@ -48,6 +49,7 @@ OPERATIONS: Final[tuple[api.Operation, ...]] = (
     objects.OBJECTS,
     objects.OBJECT,
     forward.FORWARD,
+    websocket.SOCKET,
     *STREAM_OPERATIONS,
 )
 """The operations that are no commands, in the order of the document."""

@@ -39,10 +39,11 @@ ERRORS: Final[Mapping[int, str]] = {
     416: "The range begins beyond the end of the object.",
     421: "The daemon does not answer for this host name.",
     422: "The topic is at its cap, or a key or a batch comes again with other records.",
+    426: "The path is a WebSocket: connect with a client of WebSockets.",
     429: "Too many requests, records of a tenant, or keys of a topic. Retry after `Retry-After` seconds.",
     431: "The head of the request is larger than 64 KiB.",
     500: "Internal error: the daemon, its data or its remote is at fault.",
-    501: "A fork needs a remote, and the daemon has none.",
+    501: "The daemon lacks what this needs: a remote for a fork, or a package for a WebSocket.",
     503: "Temporarily unavailable: the bucket or the disk does not answer, or the daemon is stopping.",
     507: "The disk is full, or a tenant is over its quota.",
 }

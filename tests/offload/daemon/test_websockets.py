@@ -1,42 +1,28 @@
 """Test that a connection passes a WebSocket on, and that limits, stop and revocation hold for it as for a request.
 
-The daemon has no route for a WebSocket yet. So a toy that echoes stands behind all its layers, on a real server.
+A toy that echoes stands behind all layers of the daemon, on a real server. The route has tests of its own (test_ws.py).
 """
 
 from __future__ import annotations
 
 import asyncio
 import base64
-import json
 import os
-import socket
-import ssl
-from collections.abc import AsyncIterator, Coroutine, Mapping
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import pytest
-import uvicorn
-from websockets.asyncio.client import ClientConnection, connect
-from websockets.exceptions import ConnectionClosed, InvalidStatus
 
 from offload.daemon.asgi import Receive, Scope, Send
-from offload.daemon.clients import for_checked_clients
-from offload.daemon.connection import Limits
-from offload.daemon.credential_files import Access
 from offload.daemon.problems import refuse
-from offload.daemon.request_limits import Guard
-from offload.daemon.request_log import entrance
 from offload.daemon.request_places import become_follower
-from offload.daemon.server import event_loop
-from offload.daemon.service import Service
-from offload.daemon.serving import Server
+from offload.daemon.serving import WEBSOCKET_PATH
 from offload.errors import Refused
-from offload.token_rights import Role, rights_of, token_line
-from tests.certificates import certificate
-from tests.worlds.services import serving, until
+from offload.token_rights import Role, rights_of
+from tests.worlds.services import until
+from tests.worlds.sockets import SocketWorld, end_of, in_the_loop, refusal
 
 MIB = 1024 * 1024
 PLAIN = b"GET /echo HTTP/1.1\r\nHost: localhost\r\n"
@@ -46,18 +32,13 @@ ONE = b"\x81\x83\0\0\0\0one"
 """A text message of a client, with an empty mask."""
 
 
-@dataclass(slots=True)
-class Toy:
-    """A server with a toy behind the layers of the daemon. `ends` are the codes with which WebSockets ended."""
+class Toy(SocketWorld):
+    """A server with a toy. `scopes` are the kinds of its requests, `ends` the codes with which WebSockets ended."""
 
-    service: Service
-    access: Access
-    token_file: Path
-    server: Any = None
-    port: int = 0
-    tls: ssl.SSLContext | None = None
-    scopes: list[str] = field(default_factory=list[str])
-    ends: list[int] = field(default_factory=list[int])
+    def __init__(self, directory: Path) -> None:
+        super().__init__(directory)
+        self.scopes: list[str] = []
+        self.ends: list[int] = []
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         self.scopes.append(scope["type"])
@@ -78,85 +59,15 @@ class Toy:
             await send({**message, "type": "websocket.send"})
         self.ends.append(message["code"])
 
-    def connected(self, name: str = "stays", path: str = "/echo", **more: Any) -> connect:
-        headers = {"Authorization": f"Bearer secret-of-{name}"}
-        url = f"{'wss' if self.tls else 'ws'}://localhost:{self.port}{path}"
-        return connect(url, additional_headers=headers, proxy=None, max_size=None, ssl=self.tls, **more)
-
-    def tokens(self, *names: str) -> None:
-        lines = (token_line(each, Role.READ, "*", f"secret-of-{each}") + "\n" for each in names)
-        self.token_file.write_text("".join(lines))
-        self.token_file.chmod(0o600)
-
-    def rejected(self, reason: str) -> bool:
-        """Return whether a metric counts a refusal for the reason."""
-        return f'reason="{reason}"' in self.service.metrics.text(lambda _: True).decode()
+    def connected(self, name: str = "stays", path: str = "/echo", **more: Any) -> Any:
+        return super().connected(name, path, **more)
 
 
 @asynccontextmanager
-async def echoing(
-    tmp_path: Path, *, asks_for_tokens: bool = True, is_tls: bool = False, **settings: str
-) -> AsyncIterator[Toy]:
-    token_file = tmp_path / "tokens"
-    given = {"SERVE_TOKEN_FILE": str(token_file), **settings} if asks_for_tokens else settings
-    Toy.tokens(toy := Toy(None, None, token_file), "stays", "gone")  # type: ignore[arg-type]
-    async with serving(tmp_path / "d", "", None, **given) as service:
-        toy.service, toy.access = service, Access(service.settings)
-        guard = Guard(toy, lambda: service.settings, service.metrics, service.quota)
-        checked = for_checked_clients(
-            guard.known,
-            lambda: service.settings,
-            lambda: toy.access.tokens,
-            service.metrics.count_rejected,
-            toy.access.open_answers,
-        )
-        serve = service.settings
-        config = uvicorn.Config(
-            entrance(checked, service),
-            ws="websockets-sansio",
-            ws_max_size=2 * MIB,
-            lifespan="off",
-            interface="asgi3",
-            log_config=None,
-            timeout_graceful_shutdown=serve.stop_timeout_s,
-        )
-        if is_tls:
-            config.ssl_certfile, config.ssl_keyfile = certificate(tmp_path)
-            toy.tls = ssl.create_default_context(cafile=config.ssl_certfile)
-        toy.server = Server(config, Limits(serve.header_timeout_s, serve.body_timeout_s, service.stopping.is_set))
-        with socket.create_server(("127.0.0.1", 0)) as opened:
-            opened.setblocking(False)
-            toy.port = opened.getsockname()[1]
-            task = asyncio.create_task(toy.server.serve(sockets=[opened]))
-            await until(lambda: bool(toy.server.started), "the server starts")
-            try:
-                yield toy
-            finally:
-                toy.server.end()
-                await task
-
-
-def in_the_loop(run: Coroutine[Any, Any, None]) -> None:
-    """Run a test in the event loop of the daemon: that of uvloop, if it is installed."""
-    with asyncio.Runner(loop_factory=event_loop().make) as runner:
-        runner.run(run)
-
-
-async def refusal(connecting: connect) -> tuple[int, Mapping[str, Any]]:
-    """Return the status and the problem of a WebSocket that is refused."""
-    with pytest.raises(InvalidStatus) as caught:
-        async with connecting:
-            pass
-    response = caught.value.response
-    assert response.headers["content-type"] == "application/problem+json"
-    return response.status_code, json.loads(response.body or b"")
-
-
-async def end_of(client: ClientConnection) -> tuple[int | None, str | None]:
-    """Return the code and the reason of the server's close."""
-    with pytest.raises(ConnectionClosed):
-        await client.recv()
-    return client.close_code, client.close_reason
+async def echoing(tmp_path: Path, **more: Any) -> AsyncIterator[Toy]:
+    toy = Toy(tmp_path)
+    async with toy.served(lambda _: toy, is_any_path=True, SERVE_MAX_BODY_BYTES=str(2 * MIB), **more):
+        yield toy
 
 
 @pytest.mark.parametrize("is_tls", [False, True])
@@ -279,8 +190,7 @@ def test_the_end_of_its_token_ends_it(tmp_path: Path) -> None:
             for client in (gone, stays):
                 await client.send("in")
                 assert await client.recv() == "in"
-            toy.tokens("stays")
-            toy.access.reload(toy.service.settings, [])
+            toy.reload("stays")
             assert await end_of(gone) == (1008, "revoked")
             status, problem = await refusal(toy.connected("gone"))
             assert (status, problem["reason"]) == (401, "token")
@@ -288,5 +198,36 @@ def test_the_end_of_its_token_ends_it(tmp_path: Path) -> None:
             assert (status, problem["reason"]) == (403, "origin")
             await stays.send("still")
             assert await stays.recv() == "still"
+
+    in_the_loop(run())
+
+
+@pytest.mark.parametrize(
+    ("path", "is_socket"),
+    [
+        (b"/ws", True),
+        (b"/tenants/acme/ws", True),
+        (b"/ws/", False),
+        (b"/streams/ws", False),
+        (b"/tenants/ws", False),
+        (b"/tenants/a/b/ws", False),
+        (b"/topics/ws/records", False),
+    ],
+)
+def test_the_daemon_takes_a_websocket_at_one_path(path: bytes, is_socket: bool) -> None:
+    assert bool(WEBSOCKET_PATH.fullmatch(path)) is is_socket
+
+
+def test_elsewhere_an_upgrade_is_ignored(tmp_path: Path) -> None:
+    async def run() -> None:
+        toy = Toy(tmp_path)
+        async with toy.served(lambda _: toy, asks_for_tokens=False):
+            reader, writer = await asyncio.open_connection("127.0.0.1", toy.port)
+            writer.write(PLAIN + UPGRADE + b"\r\n" + PLAIN + b"Connection: close\r\n\r\n")
+            async with asyncio.timeout(20):
+                found = await reader.read()
+            writer.close()
+            assert toy.scopes == ["http", "http"]
+            assert found.count(b"HTTP/1.1 200 ") == 2
 
     in_the_loop(run())

@@ -1,0 +1,600 @@
+"""Test `/ws`: subscriptions, appends and acks over one WebSocket, on a real server behind all layers of the daemon."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import json
+from collections.abc import Sequence
+from contextlib import suppress
+from importlib import util
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from websockets.exceptions import ConnectionClosed
+
+from offload.daemon.feeds import Page
+from offload.daemon.http import socket_messages as messages
+from offload.daemon.http import websocket
+from offload.daemon.http.appends import append_endpoint
+from offload.daemon.http.socket_messages import decode
+from offload.daemon.service import Service
+from offload.daemon.topic_news import EventId
+from offload.token_rights import Role
+from tests.worlds.services import serving, until
+from tests.worlds.sockets import SocketWorld, Talk, end_of, in_the_loop, refusal
+
+KIB = 1024
+PAGE = Path(__file__).resolve().parents[3] / "docs" / "delivery.md"
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> SocketWorld:
+    return SocketWorld(tmp_path)
+
+
+async def append(service: Service, topic: str, *values: str, **more: Any) -> None:
+    await service.log.topic(topic).append([value.encode() for value in values], **more)
+
+
+def values_of(records: Sequence[tuple[int, str]]) -> list[str]:
+    return [value for _, value in records]
+
+
+# ---------------------------------------------------------------- subscriptions
+
+
+def test_two_topics_and_an_append_share_a_connection(world: SocketWorld) -> None:
+    async def run() -> None:
+        async with world.served() as served, served.talking() as talk:
+            await append(served.service, "orders", "one", "two")
+            await append(served.service, "web", "before")
+            told = await talk.ask("subscribe", 1, topic="orders", **{"from": 1})
+            assert told == {"is": "subscribed", "id": 1, "topic": "orders"}
+            assert await talk.until(1, 2) == [(1, "one"), (2, "two")]
+            assert talk.last[1].endswith("-2")
+            assert (await talk.ask("subscribe", 2, topic="web"))["is"] == "subscribed"
+            told = await talk.ask("append", 7, topic="orders", records=[{"value": "three", "tag": "eu"}])
+            while told["is"] != "appended":  # the record may come before the answer
+                told = await talk.hear()
+            assert (told["id"], told["first_seq"], told["appended"], told["next_seq"]) == (7, 3, 1, 4)
+            await append(served.service, "web", "behind")
+            assert await talk.until(2, 1) == [(2, "behind")]
+            assert await talk.until(1, 3) == [(1, "one"), (2, "two"), (3, "three")]
+            assert await talk.ask("unsubscribe", 1) == {"is": "unsubscribed", "id": 1}
+            await append(served.service, "orders", "unheard")
+            assert await talk.is_quiet()
+            assert (await talk.ask("subscribe", 1, topic="orders", last=talk.last[1]))["is"] == "subscribed"
+            assert (await talk.until(1, 4))[3:] == [(4, "unheard")]
+
+    in_the_loop(run())
+
+
+def test_no_more_records_come_than_the_credit_allows_and_none_is_left_out(world: SocketWorld) -> None:
+    async def run() -> None:
+        async with world.served() as served, served.talking() as talk:
+            await append(served.service, "t", *map(str, range(1, 8)))
+            await talk.ask("subscribe", 1, topic="t", credit=0, **{"from": 1})
+            assert await talk.is_quiet()
+            for credit, count in ((2, 2), (1, 3), (3, 6)):
+                await talk.say("credit", 1, records=credit)
+                assert len(await talk.until(1, count)) == count
+                assert await talk.is_quiet()
+                assert talk.last[1].endswith(f"-{count}")
+            await append(served.service, "t", "8")
+            await talk.say("credit", 1, records=100)
+            assert await talk.until(1, 8) == [(seq, str(seq)) for seq in range(1, 9)]
+
+    in_the_loop(run())
+
+
+@pytest.mark.parametrize(
+    ("members", "seqs"),
+    [
+        ({"from": 1}, [1, 2, 3, 4]),
+        ({"from": 3}, [3, 4]),
+        ({"tail": 1}, [4]),
+        ({"from": 1, "tag": "eu"}, [1, 3]),
+        ({"from": 1, "tag": "e*", "exclude_node": ["b"]}, [1]),
+        ({"from": 1, "exclude_node": ["a", "b"]}, [2, 4]),
+        ({"last": "0-2"}, [3, 4]),
+    ],
+)
+def test_a_subscription_begins_where_it_says_and_gets_what_it_chooses(
+    world: SocketWorld, members: dict[str, Any], seqs: list[int]
+) -> None:
+    async def run() -> None:
+        async with world.served() as served, served.talking() as talk:
+            for tag, node in (("eu", "a"), ("us", None), ("eu", "b"), (None, None)):
+                await append(served.service, "t", "x", tag=tag, node=node)
+            if "last" in members:
+                members["last"] = f"{served.service.sync.topic('t').epoch}-2"
+            await talk.ask("subscribe", 1, topic="t", **members)
+            assert [seq for seq, _ in await talk.until(1, len(seqs))] == seqs
+            assert await talk.is_quiet()
+
+    in_the_loop(run())
+
+
+def test_a_truncation_is_told_and_the_new_records_follow(world: SocketWorld) -> None:
+    async def run() -> None:
+        async with world.served() as served, served.talking() as talk:
+            await append(served.service, "t", "one", "two", "three")
+            await talk.ask("subscribe", 1, topic="t", **{"from": 1})
+            await talk.until(1, 3)
+            before = talk.last[1]
+            await asyncio.to_thread(served.service.sync.get_topic("t").truncate, 2)
+            told = await talk.hear()
+            assert (told["is"], told["id"], told["from"]) == ("truncated", 1, 2)
+            await append(served.service, "t", "again")
+            assert (await talk.until(1, 4))[3:] == [(2, "again")]
+            await talk.ask("unsubscribe", 1)
+            await talk.ask("subscribe", 2, topic="t", last=before)
+            assert (await talk.hear())["from"] == 2
+            assert await talk.until(2, 1) == [(2, "again")]
+
+    in_the_loop(run())
+
+
+def test_a_subscription_that_fails_ends_with_the_problem_and_the_connection_stays(world: SocketWorld) -> None:
+    async def run() -> None:
+        async with world.served() as served, served.talking() as talk:
+            await append(served.service, "t", "one")
+            assert (await talk.ask("subscribe", 1, topic="t", **{"from": 9}))["is"] == "subscribed"
+            told = await talk.hear()
+            assert (told["is"], told["id"], told["reason"]) == ("end", 1, "error")
+            assert told["error"]["title"] == "SeqOutOfRange"
+            assert (await talk.ask("subscribe", 1, topic="t"))["is"] == "subscribed"  # both are free again
+
+    in_the_loop(run())
+
+
+def test_a_connection_has_32_subscriptions_and_each_topic_once(world: SocketWorld) -> None:
+    async def run() -> None:
+        async with world.served() as served, served.talking() as talk:
+            for number in range(33):
+                await append(served.service, f"t{number}", "x")
+            for number in range(32):
+                assert (await talk.ask("subscribe", number, topic=f"t{number}"))["is"] == "subscribed"
+            for number, topic, word in ((32, "t32", "at most 32"), (33, "t0", "has a subscription"), (0, "t32", "id")):
+                told = await talk.ask("subscribe", number, topic=topic)
+                assert (told["is"], told["id"]) == ("error", number)
+                assert word in told["error"]["detail"]
+            await append(served.service, "t31", "y")
+            assert values_of(await talk.until(31, 1)) == ["y"]
+
+    in_the_loop(run())
+
+
+# ---------------------------------------------------------------- appends and acks
+
+
+def test_an_append_is_that_of_a_post(world: SocketWorld) -> None:
+    async def run() -> None:
+        async with world.served() as served, served.talking() as talk:
+            row = [{"value": "one", "tag": "eu"}, {"value_base64": base64.b64encode(b"\xff").decode(), "tag": "eu"}]
+            told = await talk.ask("append", 1, topic="t", records=row, key="k é", node="a")
+            assert (told["is"], told["duplicate"], told["first_seq"], told["last_seq"]) == ("appended", False, 1, 2)
+            assert [(each.value, each.tag, each.node) for each in served.service.sync.get_topic("t").read()] == [
+                (b"one", "eu", "a"),
+                (b"\xff", "eu", "a"),
+            ]
+            again = await talk.ask("append", 2, topic="t", records=row, key="k é", node="a")
+            assert (again["duplicate"], again["first_seq"]) == (True, 1)
+            batch = {"id": "p", "epoch": 0, "seq": 0}
+            told = await talk.ask("append", 3, topic="t", records=[{"value": "x"}], producer=batch, durability="memory")
+            assert (told["duplicate"], told["first_seq"]) == (False, 3)
+            told = await talk.ask("append", 4, topic="t", records=[{"value": "y"}], producer={**batch, "seq": 5})
+            assert (told["is"], told["error"]["title"], told["error"]["expected"]) == ("error", "ProducerGap", 1)
+            told = await talk.ask("append", 5, topic="t", records=[{"value": "y"}], if_head=1)
+            assert (told["error"]["title"], told["error"]["head_seq"]) == ("HeadMoved", 3)
+            told = await talk.ask("append", 6, topic="t", records=[{"value": "y"}], if_incarnation="other")
+            assert told["error"]["title"] == "OtherIncarnation"
+            told = await talk.ask("append", 7, topic="_streams", records=[{"value": "y"}])
+            assert told["error"]["status"] == 409
+            told = await talk.ask("append", 8, topic="t", records=[{"value": 7}])
+            assert told["error"]["title"] == "InvalidInput"
+            big = [{"value": "v" * 1000}] * 3000  # more than a part of a body
+            told = await talk.ask("append", 9, topic="t", records=big)
+            assert (told["appended"], told["last_seq"]) == (3000, 3003)
+
+    in_the_loop(run())
+
+
+def test_appends_count_as_requests_and_are_refused_over_the_rate_and_without_a_place(world: SocketWorld) -> None:
+    async def run() -> None:
+        async with world.served(TENANT_REQUESTS_PER_S="3") as served, served.talking() as talk:
+            told = [await talk.ask("append", 1, topic="t", records=[{"value": "x"}]) for _ in range(8)]
+            refused = [each["error"]["title"] for each in told if each["is"] == "error"]
+            assert refused
+            assert {*refused} == {"OverRate"}
+            assert served.service.sync.get_topic("t").head_seq == len(told) - len(refused)
+
+    in_the_loop(run())
+
+
+class _Cursors:
+    """A double of the cursors of a service."""
+
+    def __init__(self, epoch: int) -> None:
+        self.epoch = epoch
+        self.acks: list[tuple[Any, ...]] = []
+
+    async def position(self, topic: str, name: str) -> EventId:
+        return EventId(self.epoch, 2)
+
+    async def acked_above(self, topic: str, name: str) -> set[int]:
+        return {4}
+
+    async def ack(self, topic: str, name: str, seqs: Sequence[int], epoch: int) -> EventId:
+        self.acks.append((topic, name, tuple(seqs), epoch))
+        return EventId(epoch, max(seqs))
+
+
+def test_a_cursor_says_where_a_subscription_begins_and_an_ack_goes_to_it(
+    world: SocketWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def run() -> None:
+        async with world.served() as served, served.talking() as talk:
+            await append(served.service, "t", *"abcde")
+            cursors = _Cursors(served.service.sync.get_topic("t").epoch)
+            monkeypatch.setattr(Service, "cursors", cursors, raising=False)
+            await talk.ask("subscribe", 1, topic="t", cursor="billing")
+            assert await talk.until(1, 2) == [(3, "c"), (5, "e")]
+            told = await talk.ask("ack", 2, topic="t", cursor="billing", seqs=[3, 5], epoch=cursors.epoch)
+            assert told == {"is": "acked", "id": 2, "last": f"{cursors.epoch}-5"}
+            assert cursors.acks == [("t", "billing", (3, 5), cursors.epoch)]
+
+    in_the_loop(run())
+
+
+# ---------------------------------------------------------------- bad messages
+
+
+@pytest.mark.parametrize(
+    ("text", "number", "word"),
+    [
+        ("{", None, "JSON"),
+        ("[" * 100_000, None, "JSON"),
+        ("[]", None, "object"),
+        ("{}", None, "option do"),
+        ('{"do": ["append"], "id": 3}', 3, "option do"),
+        ('{"do": "subscribe", "id": 4}', 4, "option topic"),
+        ('{"do": "subscribe", "id": true, "topic": "t"}', None, "argument id"),
+        ('{"do": "subscribe", "id": 5, "topic": "t", "where": 1}', 5, "where"),
+        ('{"do": "subscribe", "id": 5, "topic": "t", "start": 1}', 5, "start"),
+        ('{"do": "subscribe", "id": 5, "topic": "t", "from": -1}', 5, "argument from"),
+        ('{"do": "subscribe", "id": 5, "topic": "t", "from": 1, "tail": 1}', 5, "second place"),
+        ('{"do": "subscribe", "id": 5, "topic": "t", "last": "7"}', 5, "option last"),
+        ('{"do": "subscribe", "id": 5, "topic": "t", "exclude_node": "a"}', 5, "argument exclude_node"),
+        ('{"do": "subscribe", "id": 5, "topic": "t", "cursor": "c"}', 5, "cursors"),
+        ('{"do": "subscribe", "id": 5, "topic": "nope"}', 5, "nope"),
+        ('{"do": "credit", "id": 6, "records": 1}', 6, "no subscription"),
+        ('{"do": "unsubscribe", "id": 6}', 6, "no subscription"),
+        ('{"do": "append", "id": 7, "topic": "t", "records": "x"}', 7, "argument records"),
+        ('{"do": "append", "id": 7, "topic": "t", "records": [3]}', 7, "line 1"),
+        ('{"do": "append", "id": 7, "topic": "t", "records": [], "key": ""}', 7, "Idempotency-Key"),
+        ('{"do": "append", "id": 7, "topic": "t", "records": [], "producer": {"id": "p"}}', 7, "option epoch"),
+        ('{"do": "append", "id": 7, "topic": "t", "records": [], "producer": 3}', 7, "argument producer"),
+        ('{"do": "append", "id": 7, "topic": "t", "records": [], "durability": "none"}', 7, "durability"),
+        (b"\0", None, "text"),
+    ],
+)
+def test_a_bad_message_gets_an_error_and_the_connection_stays(
+    world: SocketWorld, text: str | bytes, number: int | None, word: str
+) -> None:
+    async def run() -> None:
+        async with world.served() as served, served.talking() as talk:
+            await append(served.service, "t", "one")
+            await talk.client.send(text)
+            told = await talk.hear()
+            assert (told["is"], told["id"]) == ("error", number)
+            assert word in told["error"]["detail"]
+            assert 400 <= told["error"]["status"] <= 501
+            assert served.service.sync.get_topic("t").head_seq == 1
+            await talk.ask("subscribe", 1, topic="t", **{"from": 1})
+            assert await talk.until(1, 1) == [(1, "one")]
+
+    in_the_loop(run())
+
+
+def test_a_message_that_decodes_has_its_members() -> None:
+    assert decode('{"do": "credit", "id": 1, "records": 500}') == (1, messages.Credit(1, 500))
+    number, found = decode('{"do": "subscribe", "id": 2, "topic": "t", "from": 3, "exclude_node": ["a"], "tag": null}')
+    assert (number, found) == (2, messages.Subscribe(2, "t", start=3, exclude_node=("a",)))
+
+
+def test_a_message_over_the_bound_closes_with_1009(world: SocketWorld) -> None:
+    async def run() -> None:
+        async with world.served(SERVE_MAX_BODY_BYTES="4096") as served, served.talking() as talk:
+            told = await talk.ask("append", 1, topic="t", records=[{"value": "v" * 3900}])
+            assert told["is"] == "appended"
+            await talk.say("append", 2, topic="t", records=[{"value": "v" * 4097}])
+            assert (await end_of(talk.client))[0] == 1009
+            assert served.service.sync.get_topic("t").head_seq == 1
+
+    in_the_loop(run())
+
+
+# ---------------------------------------------------------------- rights, limits, ends
+
+
+def test_each_topic_needs_its_role(world: SocketWorld) -> None:
+    async def run() -> None:
+        async with world.served() as served:
+            served.reload(("reader", Role.READ, "web"), ("metrics", Role.METRICS, "*"))
+            for topic in ("web", "orders"):
+                await append(served.service, topic, "x")
+            status, problem = await refusal(served.connected("metrics"))
+            assert (status, problem["reason"]) == (403, "role")
+            async with served.talking("reader") as talk:
+                assert (await talk.ask("subscribe", 1, topic="web"))["is"] == "subscribed"
+                for do, members in (
+                    ("subscribe", {"topic": "orders"}),
+                    ("subscribe", {"topic": "nope"}),  # which tells nothing of what there is
+                    ("append", {"topic": "web", "records": [{"value": "x"}]}),
+                    ("ack", {"topic": "orders", "cursor": "c", "seqs": [1], "epoch": 0}),
+                ):
+                    told = await talk.ask(do, 2, **members)
+                    assert (told["error"]["status"], told["error"]["reason"]) == (403, "role")
+
+    in_the_loop(run())
+
+
+def test_a_session_takes_the_place_of_a_follower_and_its_query_is_checked(world: SocketWorld) -> None:
+    async def run() -> None:
+        async with world.served(SERVE_MAX_FOLLOWERS="1") as served:
+            async with served.talking():
+                status, problem = await refusal(served.connected())
+                assert (status, problem["title"]) == (429, "Busy")
+            await until(lambda: not served.server.server_state.connections, "the connection is gone")
+            status, problem = await refusal(served.connected(path="/ws?topic=t"))
+            assert (status, problem["title"]) == (400, "InvalidOption")
+            async with served.talking():
+                pass
+
+    in_the_loop(run())
+
+
+@pytest.mark.parametrize(("is_there", "status"), [(True, 426), (False, 501)])
+def test_a_get_without_a_websocket_says_what_to_do(
+    world: SocketWorld, monkeypatch: pytest.MonkeyPatch, is_there: bool, status: int
+) -> None:
+    async def run() -> None:
+        async with world.served() as served:
+            headers = {"Authorization": "Bearer secret-of-stays"}
+            if not is_there:
+                headers |= {"Connection": "Upgrade", "Upgrade": "websocket"}
+                served.server.config.ws_protocol_class = None  # as the daemon then has it
+                monkeypatch.setattr(websocket, "find_spec", lambda _: None)
+            async with httpx.AsyncClient(trust_env=False) as client:
+                answer = await client.get(f"http://127.0.0.1:{served.port}/ws", headers=headers)
+            assert answer.status_code == answer.json()["status"] == status
+            assert ("seglog[ws]" in answer.json()["hint"]) is not is_there
+            assert answer.headers.get("upgrade") == ("websocket" if is_there else None)
+
+    assert util.find_spec("websockets") is not None
+    in_the_loop(run())
+
+
+async def _flood(service: Service, topic: str, pages: int) -> None:
+    """Append pages of 256 KiB, each in one append."""
+    for page in range(pages):
+        values = [f"{page}-{number} " + "v" * 4 * KIB for number in range(64)]
+        await append(service, topic, *values, durability="memory")
+
+
+def test_a_stop_closes_with_1012_after_whole_messages_and_a_client_resumes_without_a_double(
+    world: SocketWorld,
+) -> None:
+    async def run() -> None:
+        async with world.served() as served, served.talking() as talk:
+            await append(served.service, "t", "first")
+            await talk.ask("subscribe", 1, topic="t", **{"from": 1})
+            flooding = asyncio.create_task(_flood(served.service, "t", 40))
+            await talk.until(1, 200)
+            flooding.cancel()
+            await talk.say("append", 2, topic="t", records=[{"value": "mine"}], key="k")
+            served.service.stopping.set()
+            served.server.end()
+            assert await _all_until_the_end(talk) == 1012
+        heard.extend(talk.heard[1])
+        last = talk.last[1]
+        async with world.served() as served, served.talking() as talk:
+            again = await talk.ask("append", 2, topic="t", records=[{"value": "mine"}], key="k")
+            assert again["is"] == "appended"
+            await talk.ask("subscribe", 1, topic="t", last=last)
+            head = served.service.sync.get_topic("t").head_seq
+            rest = head - heard[-1][0]
+            if rest:
+                heard.extend(await talk.until(1, rest))
+            assert [seq for seq, _ in heard] == list(range(1, head + 1))
+            assert values_of(heard).count("mine") == 1
+
+    heard: list[tuple[int, str]] = []
+    in_the_loop(run())
+
+
+async def _all_until_the_end(talk: Talk) -> int | None:
+    """Hear all that comes, of which each message has to be whole, and return the code of the close."""
+    with suppress(ConnectionClosed):
+        while True:
+            await talk.hear()
+    return talk.client.close_code
+
+
+def test_a_token_that_lost_a_right_closes_with_1008_after_whole_messages(world: SocketWorld) -> None:
+    async def run() -> None:
+        async with world.served() as served, served.talking("gone") as gone, served.talking("stays") as stays:
+            await append(served.service, "t", "first")
+            for talk in (gone, stays):
+                await talk.ask("subscribe", 1, topic="t", **{"from": 1})
+            flooding = asyncio.create_task(_flood(served.service, "t", 20))
+            await gone.until(1, 100)
+            served.reload("stays")
+            assert await _all_until_the_end(gone) == 1008
+            assert gone.client.close_reason == "revoked"
+            await flooding
+            assert len(await stays.until(1, 1281)) == 1281
+
+    in_the_loop(run())
+
+
+# ---------------------------------------------------------------- a client that reads nothing
+
+
+def test_a_client_that_reads_nothing_costs_no_other_one_anything(
+    world: SocketWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    encoded: list[int] = []
+    as_before = messages.records
+
+    def counted(number: int, last: object, lines: bytes) -> str:
+        encoded.append(number)
+        return as_before(number, last, lines)
+
+    monkeypatch.setattr(messages, "records", counted)
+
+    async def run() -> None:
+        async with world.served() as served, served.talking() as talk:
+            for topic in ("a", "b", "c"):
+                await append(served.service, topic, "first")
+            reader, writer = await _stuck(served, ("a", "b", "c"))
+            assert (await talk.ask("subscribe", 1, topic="a"))["is"] == "subscribed"
+            hearing = asyncio.create_task(talk.until(1, 60 * 64))
+            for topic in ("a", "b", "c"):
+                await _flood(served.service, topic, 60)
+            assert len(await hearing) == 60 * 64  # so the appends and this follower went on
+            await asyncio.sleep(0.2)
+            stuck = len(encoded) - encoded.count(1)
+            # 45 MiB came for it: a few pages are in the sockets, and four messages wait.
+            buffered = max(each.transport.get_write_buffer_size() for each in served.server.server_state.connections)
+            assert buffered < 8 * 300 * KIB
+            await _flood(served.service, "b", 5)
+            await asyncio.sleep(0.2)
+            assert len(encoded) - encoded.count(1) == stuck < 100  # of 180
+            writer.transport.abort()
+            assert not reader.at_eof()
+
+    in_the_loop(run())
+
+
+async def _stuck(served: SocketWorld, topics: Sequence[str]) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    """Return a client that subscribes to topics, from 101 on, and reads nothing behind its handshake."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", served.port, limit=1)
+    writer.write(
+        b"GET /ws HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer secret-of-stays\r\nConnection: Upgrade\r\n"
+        b"Upgrade: websocket\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: "
+        + base64.b64encode(bytes(16))
+        + b"\r\n\r\n"
+    )
+    for number, topic in enumerate(topics, 101):
+        text = json.dumps({"do": "subscribe", "id": number, "topic": topic, "from": 1}).encode()
+        assert len(text) < 126
+        writer.write(bytes([0x81, 0x80 | len(text)]) + bytes(4) + text)  # with an empty mask
+    await writer.drain()
+    return reader, writer
+
+
+def test_a_client_that_takes_no_byte_is_cut_off(world: SocketWorld) -> None:
+    async def run() -> None:
+        async with world.served(SERVE_BODY_TIMEOUT_S="1") as served:
+            await _flood(served.service, "a", 60)
+            _, writer = await _stuck(served, ["a"])
+            await until(lambda: served.rejected("slow"), "the guard counts it")
+            await until(lambda: not served.server.server_state.connections, "the connection is cut")
+            writer.transport.abort()
+            async with served.talking() as talk:
+                assert (await talk.ask("subscribe", 1, topic="a"))["is"] == "subscribed"
+
+    in_the_loop(run())
+
+
+def test_followers_of_the_same_records_share_what_is_encoded(
+    world: SocketWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    joins: list[int] = []
+    as_before = websocket._joined
+
+    def counted(page: Page, places: list[int]) -> bytes:
+        joins.append(len(places))
+        return as_before(page, places)
+
+    monkeypatch.setattr(websocket, "_joined", counted)
+
+    async def run() -> None:
+        async with world.served() as served, served.talking() as one, served.talking() as two:
+            await append(served.service, "t", "before")
+            for talk in (one, two):
+                await talk.ask("subscribe", 1, topic="t")
+            await asyncio.sleep(0.2)  # both wait at the feed
+            await append(served.service, "t", "a", "b")
+            for talk in (one, two):
+                assert values_of(await talk.until(1, 2)) == ["a", "b"]
+            assert joins == [2]
+
+    in_the_loop(run())
+
+
+def test_four_messages_wait_for_a_client_and_no_other_page_is_encoded(tmp_path: Path) -> None:
+    waiting: list[int] = []
+    told: list[int] = []
+
+    async def run() -> None:
+        async with serving(tmp_path / "d", "", None) as service:
+            inbox, takes = asyncio.Queue[dict[str, Any]](), asyncio.Event()
+
+            async def send(message: Any) -> None:
+                text = json.loads(message["text"])
+                if text["is"] == "records":
+                    waiting.append(text["id"])
+                    await takes.wait()
+                    told.append(text["id"])
+
+            for number in range(8):
+                await append(service, f"t{number}", "x")
+                wanted = {"do": "subscribe", "id": number, "topic": f"t{number}", "from": 1}
+                await inbox.put({"type": "websocket.receive", "text": json.dumps(wanted)})
+            session = websocket._Session(service, append_endpoint(service), {"type": "websocket"}, inbox.get, send)
+            task = asyncio.create_task(session.run())
+            await until(lambda: len(waiting) >= websocket.MOST_WAITING, "four pages wait")
+            await asyncio.sleep(0.2)
+            assert len(waiting) == websocket.MOST_WAITING
+            takes.set()
+            await until(lambda: len(told) == 8, "each subscription has its page")
+            assert sorted(told) == list(range(8))
+            await inbox.put({"type": "websocket.disconnect"})
+            await task
+            assert not [each for each in asyncio.all_tasks() if "_follow" in repr(each.get_coro())]
+
+    in_the_loop(run())
+
+
+# ---------------------------------------------------------------- the page
+
+
+def test_the_session_of_the_page_is_as_written(world: SocketWorld) -> None:
+    section = PAGE.read_text().partition("\n## WebSocket\n")[2]
+    lines = section.partition("```text\n")[2].partition("```")[0].splitlines()
+    assert len(lines) > 8
+
+    async def run() -> None:
+        async with world.served(asks_for_tokens=False) as served, served.talking() as talk:
+            for line in lines:
+                if line.startswith("> "):
+                    await talk.client.send(line[2:])
+                else:
+                    assert _fits(json.loads(line[2:]), await talk.hear()), line
+
+    in_the_loop(run())
+
+
+def _fits(shown: Any, found: Any) -> bool:
+    """Return whether what a page shows is a part of what came. `…` stands for anything."""
+    if isinstance(shown, dict):
+        return all(name in found and _fits(value, found[name]) for name, value in shown.items())
+    if isinstance(shown, list):
+        return len(shown) == len(found) and all(map(_fits, shown, found))
+    return bool(shown in ("…", found))
