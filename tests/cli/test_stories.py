@@ -67,6 +67,7 @@ _NUMBERS = ("", "", "two", "three", "four", "five", "six", "seven")
 #: The stories that `make test` leaves to the long tests: tests/costs.py bounds how many tests of it start a process.
 _LONG = {
     "a-hundred-readers",
+    "a-live-view-of-orders",
     "a-person-asks-to-be-forgotten",
     "a-topic-deleted-by-mistake",
     "an-upgrade",
