@@ -30,8 +30,8 @@ from tests.worlds.sockets import SocketWorld, in_the_loop
 ROOT = Path(__file__).resolve().parents[3]
 _PYTHON = ROOT / ".venv" / "browser" / "bin" / "python"
 _CHROMIUM = shutil.which("chromium") or ""
-_EVENTS = "/topics/live/records"
-_TARGET = f"{_EVENTS}?follow=1"
+_EVENTS = "/events"
+_TARGET = f"{_EVENTS}?topic=live:1"
 _PAGE = """<!doctype html><meta charset="utf-8"><title>live</title><script>
 const base = "http://127.0.0.1:PORT", heard = {socket: [], events: [], faults: []}, ended = {};
 let last = null, finish;
@@ -56,8 +56,8 @@ function connect() {
 }
 connect();
 const events = new EventSource(base + "TARGET");
-events.addEventListener("record", (event) => {
-  take("events", JSON.parse(event.data));
+for (const name of ["record", "records"]) events.addEventListener(name, (event) => {
+  for (const record of [JSON.parse(event.data)].flat()) take("events", record);
   if (ended.events) events.close();
 });
 for (const name of ["truncated", "gap", "end"]) events.addEventListener(name, () => heard.faults.push(name));
