@@ -249,6 +249,16 @@ class InnerTopic:
         with self._engine.committer.lock:
             return state.epoch, state.cut_since(epoch)
 
+    @property
+    def logged_seq(self) -> int:
+        """The last seq of which the WAL knows. Later records are in memory only, and after a crash others get their seqs.
+
+        Raise `NoSuchTopic`.
+        """
+        state = self._engine.state(self.name)
+        with self._engine.committer.lock:
+            return state.logged_seq
+
     def known_incarnation(self) -> str | None:
         """Return `Topic.incarnation`, or None as long as the log has no id of its own. Raise `NoSuchTopic`.
 

@@ -18,7 +18,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from offload.daemon.threads import in_threads
-from offload.operations.cursor import TOPIC, loaded_states
+from offload.operations.cursor import TOPIC, deletion, loaded_states
+from seglog.base.errors import Conflict
 from seglog.base.values import dataclass
 
 if TYPE_CHECKING:
@@ -46,7 +47,8 @@ class Cursors:
         self._tasks: set[asyncio.Task[None]] = set()
 
     def start(self) -> None:
-        """Load the cursors in the background, if there are any, so that the metrics have them."""
+        """Load the cursors in the background, if there are any, so that the metrics have them. Keep up with them."""
+        self._service.repeat("cursors", self._look)
         if self._service.sync.has_topic(TOPIC):
             self._keep(asyncio.create_task(self._load_early()))
 
@@ -101,21 +103,30 @@ class Cursors:
         except Exception as error:
             _log.warning("the cursors are not loaded yet, and the first request tries again: %s", error)
 
+    async def _look(self) -> None:
+        """Store truncated cursors, and compact their topic (`CursorStates.keep_up`)."""
+        service = self._service
+        if service.sync.has_topic(TOPIC):
+            from seglog.delivery.cursor_states import CursorStates  # imported late: most daemons have no cursor
+
+            states, delete = CursorStates.of(service.sync), deletion(service.sync, service.archive)
+            await in_threads(service.cold_reads, states.keep_up, delete)
+
     def _keep(self, task: asyncio.Task[None]) -> None:
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
     async def _write(self, topic: str, name: str, key: str, waiting: list[_Ack]) -> None:
         """Write the acks of a cursor, as long as there are any (ACK-2)."""
-        states = await self._states()
         acks: list[_Ack] = []
         try:
+            states = await self._states()
             while waiting:
                 if not states.try_claim(key):  # a command moves it just now
                     await in_threads(self._service.local, states.claim, key)
                 try:
                     acks, waiting[:] = [*waiting], []
-                    await self._write_once(states, topic, name, acks)
+                    await self._write_together(states, topic, name, acks)
                 finally:
                     states.release(key)
         except BaseException as error:
@@ -124,6 +135,19 @@ class Cursors:
                 raise
         finally:
             del self._waiting[key]
+
+    async def _write_together(self, states: CursorStates, topic: str, name: str, acks: Sequence[_Ack]) -> None:
+        """Write the acks as one record; one by one, if together they make a state that is too large (ACKED-4)."""
+        try:
+            await self._write_once(states, topic, name, acks)
+        except Conflict:
+            if len(acks) == 1:
+                raise
+            for ack in acks:
+                try:
+                    await self._write_once(states, topic, name, [ack])
+                except Conflict as error:
+                    _refuse([ack], error)
 
     async def _write_once(self, states: CursorStates, topic: str, name: str, acks: Sequence[_Ack]) -> None:
         """Write the acks as one record, take it, and answer them. Raise what concerns all of them."""
@@ -140,7 +164,11 @@ class Cursors:
             else:
                 good.append(ack)
         if good and not states.is_stored(cursor):
-            await self._service.log.topic(TOPIC).append([encode_cursor(cursor)], tag=cursor.key, durability="fsync")
+            if states.is_sharded:
+                storable = await in_threads(self._service.local, states.storable, cursor)
+            else:
+                storable = states.storable(cursor)
+            await self._service.log.topic(TOPIC).append([encode_cursor(storable)], tag=cursor.key, durability="fsync")
             states.take(cursor)
         for ack in good:
             if not ack.done.done():

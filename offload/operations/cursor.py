@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Annotated
 
@@ -87,14 +87,14 @@ def create(
         raise Conflict(f"topic {topic} has the daemon's own records, so no reader acks them")
     handle = _own_topic(directory, topic)
     states = loaded_states(directory.log, directory.maybe_archive)
-    epoch = handle.epoch
+    incarnation, epoch = handle.incarnation(), handle.epoch
     floor = _floor(directory, handle, at)
     with states.claimed(key_of(topic, name)):
         if states.has(topic, name):
             text = f"topic {topic} has a cursor {name} already"
             raise Conflict(text, hint=f"`seglog cursor reset {topic} {name} TARGET` moves it")
         states.check_room()
-        return _at(states.put(Cursor(topic, name, "", epoch, floor)))
+        return _at(states.put(Cursor(topic, name, incarnation, epoch, floor)))
 
 
 def list_cursors(
@@ -131,12 +131,11 @@ def reset(
     """
     handle = _own_topic(directory, topic)
     states = loaded_states(directory.log, directory.maybe_archive)
-    states.find(topic, name)
-    epoch = handle.epoch
+    incarnation, epoch = states.find(topic, name).incarnation, handle.epoch
     floor = _floor(directory, handle, to)
     with states.claimed(f"{topic}/{name}"):
         cursor = states.find(topic, name)
-        return _at(states.put(cursor.at(floor, epoch, "")))
+        return _at(states.put(cursor.at(floor, epoch, incarnation)))
 
 
 def delete(directory: Directory, topic: TopicName, name: Name) -> CursorDeleted:
@@ -147,7 +146,7 @@ def delete(directory: Directory, topic: TopicName, name: Name) -> CursorDeleted:
     states = loaded_states(directory.log, directory.maybe_archive)
     with states.claimed(f"{topic}/{name}"):
         cursor = states.find(topic, name)
-        states.put(replace(cursor.at(cursor.floor, cursor.epoch, ""), is_deleted=True))
+        states.put(replace(cursor.at(cursor.floor, cursor.epoch, cursor.incarnation), is_deleted=True))
     return CursorDeleted(topic, name, cursor.floor)
 
 
@@ -165,12 +164,6 @@ def loaded_states(log: Log, archive: Archive | None) -> CursorStates:
             return log.topic(TOPIC).read()
         return archive.read(TOPIC) if archive is not None and is_followed else ()
 
-    def delete_before(seq: int) -> None:
-        if archive is None:
-            log.topic(TOPIC).delete(before=seq)
-        else:
-            archive.delete(TOPIC, before=seq)
-
     def cut(cursor: Cursor, ts_ms: int) -> int | None:
         return None if archive is None else _lowest_truncation(archive, cursor.topic, ts_ms)
 
@@ -178,10 +171,17 @@ def loaded_states(log: Log, archive: Archive | None) -> CursorStates:
         records,
         _log.error,
         cut,
-        None if log.is_read_only else delete_before,
+        None if log.is_read_only else deletion(log, archive),
         is_followed=archive is not None and not log.has_topic(TOPIC),
     )
     return states
+
+
+def deletion(log: Log, archive: Archive | None) -> Callable[[int], object]:
+    """Return what deletes the records of cursors before a seq."""
+    if archive is None:
+        return lambda seq: log.topic(TOPIC).delete(before=seq)
+    return lambda seq: archive.delete(TOPIC, before=seq)
 
 
 def _lowest_truncation(archive: Archive, topic: str, since_ms: int) -> int | None:

@@ -10,9 +10,13 @@ CURSORS-2  A cursor counts for one topic of one log (`Topic.incarnation`). If th
     cursor has ended, and a compaction leaves it out.
 CURSORS-3  A truncation shows when the cursor is next looked at, by its epoch, and is stored with the next change. The
     log knows a truncation exactly as long as it is open; after a restart, such a cursor begins at 1: its reader gets
-    all records again, and misses none.
+    all records again, and misses none. So the daemon stores truncated cursors at its next look (`keep_up`).
 CURSORS-4  A cursor from another directory, as after a recovery from the remote, counts up to the records that the topic
     had when this directory took it over. The seqs behind them may be other records here.
+CURSORS-5  A record of a cursor says only what is true after a crash, because later records get the seqs of those that
+    the crash takes: nothing of ephemeral records at the head, and what another shard of the WAL has is synced first.
+CURSORS-6  A compaction goes on beside changes. It claims each cursor that there was, or was in the making, when it
+    began, and appends its state behind all records that go. So no older state comes behind a newer one.
 
 Thread-safe: the event loop of a daemon and the threads of its commands share the object of their log (`of`).
 """
@@ -28,7 +32,7 @@ from dataclasses import replace
 
 from seglog.base.errors import Conflict, Corrupt, Missing
 from seglog.delivery.cursor import TOPIC, Cursor, decode_cursor, encode_cursor, key_of
-from seglog.delivery.keyed_topic import KeyedTopic, compact
+from seglog.delivery.keyed_topic import KeyedTopic
 from seglog.errors import AppendsHeld, DiskFull, InvalidArgument, NoSuchTopic, SeqOutOfRange
 from seglog.log import Log
 from seglog.values.record import Record
@@ -85,13 +89,13 @@ class CursorStates:
             while not self.is_loaded:
                 changes, is_own = self._changes, self._log.has_topic(TOPIC)
                 states, keyed = self._replayed(records(), report, cut)
-                if is_own and delete is not None and keyed.is_outdated(len(states)):
-                    states = self._compacted(states, delete)
                 with self._room:
                     if self._changes == changes:  # else a first record came meanwhile
                         self._states, self._keyed = states, keyed
                         self.is_loaded = is_own or not is_followed
-                        return
+                        break
+        if delete is not None:
+            self.keep_up(delete)
 
     def _replayed(
         self, records: Iterable[Record], report: Callable[[str], None], cut: Cut
@@ -114,14 +118,52 @@ class CursorStates:
             states[key] = cursor if seq is None else cursor.cut(seq, cursor.epoch)
         return states, keyed
 
-    def _compacted(self, states: dict[str, Cursor], delete: Callable[[int], object]) -> dict[str, Cursor]:
-        """Drop the records that are outdated. Without room, a later start does so. Return the states that are left."""
-        there = {
-            key: cursor for key, cursor in states.items() if self._is_foreign(cursor) or self._now(cursor) is not None
-        }
-        with suppress(AppendsHeld, DiskFull):
-            compact(self._log.topic(TOPIC), [(encode_cursor(cursor), key) for key, cursor in there.items()], delete)
-        return there
+    def keep_up(self, delete: Callable[[int], object]) -> None:
+        """Store the cursors that a truncation has lowered, and compact the topic if it is time (CURSORS-3, CURSORS-6).
+
+        `delete` takes the first seq that stays. Without room, a later call does so.
+        """
+        if not self.is_loaded or not self._log.has_topic(TOPIC):
+            return
+        with self._loading, suppress(AppendsHeld, DiskFull):
+            for key, seen in tuple(self._states.items()):
+                if self._cut_now(seen) is not None:
+                    with self.claimed(key):
+                        cut = self._cut_now(self._states.get(key))
+                        if cut is not None:
+                            self.put(cut)
+            if self._keyed.is_outdated(len(self._states)):
+                self._compact(delete)
+
+    def _cut_now(self, cursor: Cursor | None) -> Cursor | None:
+        """Return the cursor as of now, if a truncation has changed it and no record says so; else None."""
+        now = None if cursor is None else self._now(cursor)
+        is_cut = now is not None and now.incarnation == cursor.incarnation and now.epoch != cursor.epoch
+        return now if is_cut else None
+
+    def _compact(self, delete: Callable[[int], object]) -> None:
+        """Append each state, forget the cursors of topics that are gone, and delete the records before that."""
+        topic, count = self._log.topic(TOPIC), 0
+        first = topic.head_seq + 1
+        with self._room:
+            keys = {*self._states, *self._claimed}
+        try:
+            for key in sorted(keys):
+                with self.claimed(key):
+                    cursor = self._states.get(key)
+                    if cursor is None:
+                        continue
+                    if self._is_foreign(cursor):
+                        topic.append([encode_cursor(cursor)], tag=key, durability="fsync")
+                    elif self._now(cursor) is not None:
+                        topic.append([encode_cursor(self.storable(cursor))], tag=key, durability="fsync")
+                    else:
+                        del self._states[key]
+                        continue
+                    count += 1
+            delete(first)
+        finally:
+            self._keyed.records = count  # also after an error, so that the next try is not at once
 
     # ------------------------------------------------------------ looks
 
@@ -237,10 +279,23 @@ class CursorStates:
                 raise SeqOutOfRange(cursor.topic, most, 1, head_seq)
         return cursor.acked(seqs)
 
+    @property
+    def is_sharded(self) -> bool:
+        """Return whether `storable` may wait for a sync."""
+        return self._log.settings.wal_shards > 1
+
+    def storable(self, cursor: Cursor) -> Cursor:
+        """Return what a record of a cursor may say (CURSORS-5)."""
+        topic = self._log.topic(cursor.topic)
+        if self.is_sharded:
+            topic.inner.sync()
+        logged_seq = topic.inner.logged_seq
+        return cursor if logged_seq >= topic.head_seq else cursor.cut(logged_seq + 1, cursor.epoch)
+
     def put(self, cursor: Cursor) -> Cursor:
         """Append the state of a claimed cursor, durably, and take it. Raise what an append raises, with no change."""
-        own = replace(cursor, incarnation=self._log.topic(cursor.topic).incarnation())
-        topic, value = self._log.topic(TOPIC), encode_cursor(own)
+        own = replace(cursor, incarnation=cursor.incarnation or self._log.topic(cursor.topic).incarnation())
+        topic, value = self._log.topic(TOPIC), encode_cursor(self.storable(own))
         topic.append([value], tag=own.key, durability="fsync")
         self.take(own)
         return own
@@ -249,6 +304,7 @@ class CursorStates:
         """Let a state count that is durable now."""
         with self._room:
             self._changes += 1
+            self._keyed.records += 1
             _take(self._states, cursor)
 
 

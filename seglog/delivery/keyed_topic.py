@@ -47,14 +47,14 @@ class KeyedTopic(Generic[State]):
         self.unreadable: dict[str, int] = {}  # key, and the seq of its newest record
         self._decode = decode
         self._report = report
-        self._records = 0
+        self.records = 0  # of the topic, as far as its writer counts them
 
     def replay(self, records: Iterable[Record], take: Callable[[State], None], forget: Callable[[str], None]) -> None:
         """Give each state to `take`, in order, and to `forget` each key that is unreadable from here on (KEYED-1)."""
-        self._records = 0
+        self.records = 0
         self.unreadable.clear()
         for record in records:
-            self._records += 1
+            self.records += 1
             try:
                 key, state = self._decode(record)
             except UnreadableState as error:
@@ -68,7 +68,7 @@ class KeyedTopic(Generic[State]):
 
     def is_outdated(self, newest: int) -> bool:
         """Return whether to compact the topic, of which `newest` states count (KEYED-2)."""
-        return self._records > 2 * newest + _OUTDATED_MAX and not self.unreadable
+        return self.records > 2 * newest + _OUTDATED_MAX and not self.unreadable
 
 
 def compact(topic: Topic, states: Sequence[tuple[bytes, str | None]], delete: Callable[[int], object]) -> None:

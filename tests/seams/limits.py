@@ -33,6 +33,7 @@ class Limit(Enum):
     READ_OF_LINES_BYTES = "offload.operations.lines._READ_BYTES"
     RECORD_OVERHEAD_BYTES = "offload.archive._FRAME_OVERHEAD_BYTES"
     STREAM_ENTRIES_OUTDATED = "seglog.delivery.keyed_topic._OUTDATED_MAX"
+    CURSOR_RECORD_BYTES = "seglog.delivery.cursor.RECORD_MAX_BYTES"
     STREAMS_KEPT = "offload.daemon.streams.live._KEPT"
     TEXT_IN_A_LIST_BYTES = "offload.operations.lines._FEW_BYTES"
     S3_FIRST_BACKOFF = "catalog.objects.s3_reads._BACKOFF_FIRST"

@@ -38,7 +38,7 @@ ACKS = api.Operation(
     },
     schemas={
         "ack": {
-            **api.object_of("seqs", "up_to", seqs={"type": "array", "items": _WHOLE}, up_to=_WHOLE, epoch=_WHOLE),
+            **api.object_of("seqs", "up_to", seqs={"type": "array", "items": _WHOLE, "maxItems": 100_000}, up_to=_WHOLE, epoch=_WHOLE),
             "description": "`epoch` is the one in the ids of the records. Either `seqs` or `up_to`.",
             "additionalProperties": False,
         },
@@ -52,6 +52,8 @@ LIST = api.Operation(
     errors=(404, 409), parameters=(api.TOPIC,),
 )  # fmt: skip
 _KEYS = frozenset(ACKS.schemas["ack"]["properties"])
+_MOST_SEQS = 100_000
+"""The event loop goes through them: the others that wait for it must not wait for long."""
 _HINT = 'send an object, such as {"seqs": [7], "epoch": 1}'
 
 
@@ -91,6 +93,10 @@ def _ack_of(given: dict[str, Any]) -> tuple[Sequence[int], int]:
     seqs = given["seqs"]
     if not isinstance(seqs, list):
         raise InvalidOption("seqs", "must be an array of seqs")
+    if len(seqs) > _MOST_SEQS:
+        raise InvalidOption(
+            "seqs", f"has at most {_MOST_SEQS:,} seqs; ack the others with `up_to`, or with one more ack"
+        )
     for seq in seqs:
         _whole("seqs", seq)
     return seqs, epoch

@@ -20,6 +20,7 @@ from offload.operations.cursor import TOPIC, create, delete, list_cursors, reset
 from offload.token_rights import RIGHTS_KEY, Grant, Rights, Role
 from seglog import AppendsHeld, InvalidArgument, NoSuchTopic, SeqOutOfRange
 from seglog.base.errors import Conflict, Corrupt, Missing
+from tests.seams.limits import Limit, set_limit
 from tests.worlds.asgi import asked
 from tests.worlds.services import serving, until
 
@@ -124,6 +125,72 @@ def test_an_ack_that_cannot_be_durable_changes_nothing(tmp_path: Path) -> None:
             assert await acked(service) == {1, 3}
         async with serving(tmp_path / "d", "") as service:
             assert await acked(service) == {1, 3}
+
+    asyncio.run(run())
+
+
+def test_acks_that_do_not_fit_together_refuse_only_the_one_that_is_too_large(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def run() -> None:
+        async with world(tmp_path) as service:
+            set_limit(monkeypatch, Limit.CURSOR_RECORD_BYTES, 100)
+            acks = [service.cursors.ack("orders", "billing", seqs, 1) for seqs in ([1], [4, 6, 8, 10], [2])]
+            found = await asyncio.gather(*acks, return_exceptions=True)
+            assert [type(each) for each in found] == [EventId, Conflict, EventId]
+            assert await acked(service) == {1, 2}
+
+    asyncio.run(run())
+
+
+def test_acks_are_refused_if_the_cursors_cannot_be_read_and_a_later_one_counts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def run() -> None:
+        async with world(tmp_path) as service:
+            cursors, states = service.cursors, await service.cursors._states()
+            answers: list[Any] = [states, OSError("no answer")]
+
+            async def reads() -> Any:
+                answer = answers.pop(0) if answers else states
+                if isinstance(answer, OSError):
+                    raise answer
+                return answer
+
+            monkeypatch.setattr(cursors, "_states", reads)
+            async with asyncio.timeout(10):
+                with pytest.raises(OSError, match="no answer"):
+                    await cursors.ack("orders", "billing", [1], 1)
+                assert await cursors.ack("orders", "billing", [1], 1) == EventId(1, 1)
+
+    asyncio.run(run())
+
+
+def test_the_daemon_compacts_the_records_of_cursors_while_it_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def run() -> None:
+        async with world(tmp_path) as service:
+            set_limit(monkeypatch, Limit.STREAM_ENTRIES_OUTDATED, 5)
+            topic = service.sync.topic(TOPIC)
+            await service.log.topic("orders").append([b"x"] * 200)
+            for seq in range(1, 201):
+                await service.cursors.ack("orders", "billing", [seq], 1)
+            await until(lambda: topic.head_seq - topic.earliest_seq < 20, "the compaction")
+        async with serving(tmp_path / "d", "") as service:
+            assert await acked(service) == {*range(1, 201)}
+
+    asyncio.run(run())
+
+
+def test_a_log_with_shards_acks_its_cursors(tmp_path: Path) -> None:
+    async def run() -> None:
+        async with serving(tmp_path / "d", "", LOG_WAL_SHARDS="4") as service:
+            await service.log.topic("orders").append([b"x"] * 10, durability="memory")
+            await command(service, create, "orders", "billing", "earliest")
+            assert await service.cursors.ack("orders", "billing", [1, 2, 5], 1) == EventId(1, 2)
+        async with serving(tmp_path / "d", "", LOG_WAL_SHARDS="4") as service:
+            assert await acked(service) == {1, 2, 5}
 
     asyncio.run(run())
 
@@ -242,6 +309,7 @@ def test_the_route_acks_and_refuses_with_a_problem(tmp_path: Path) -> None:
                 {"up_to": 2**63, "epoch": 1},
                 {"seqs": [5], "epoch": "1"},
                 {"seqs": [5], "epoch": 1, "more": 1},
+                {"seqs": [5] * 100_001, "epoch": 1},
                 [5],
             ):
                 status, problem = await post(body)

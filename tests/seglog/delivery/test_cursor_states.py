@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import replace
@@ -14,13 +15,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import seglog
-from seglog import AppendsHeld, Log, WriterPoisoned
+from seglog import AppendsHeld, Log, LogSettings, TopicConfig, WriterPoisoned
 from seglog.base.errors import Conflict, Corrupt, Missing
 from seglog.delivery.cursor import TOPIC, Cursor, encode_cursor
 from seglog.delivery.cursor_states import MOST_CURSORS, CursorStates
 from seglog.errors import InvalidArgument, NoSuchTopic, SeqOutOfRange
+from tests.faults.disk import SimulatedDisk
 from tests.faults.files import FailingFiles, UnsyncedFiles
 from tests.seams.limits import Limit, set_limit
+from tests.waiting import wait_until
 
 KEY = "orders/billing"
 
@@ -194,7 +197,7 @@ def test_a_compaction_keeps_the_cursors_that_there_are(tmp_path: Path, monkeypat
     set_limit(monkeypatch, Limit.STREAM_ENTRIES_OUTDATED, 1)
     with opened(tmp_path / "d") as (log, states):
         assert acked(states) == {*range(1, 9)}
-        assert [record.tag for record in log.topic(TOPIC).read()] == [KEY, foreign.key]
+        assert {record.tag for record in log.topic(TOPIC).read()} == {KEY, foreign.key}
     with opened(tmp_path / "d") as (_, states):
         assert acked(states) == {*range(1, 9)}
 
@@ -279,3 +282,99 @@ def test_an_ack_whose_sync_fails_changes_nothing_here_and_a_restart_shows_what_i
         log.close()
     with opened(tmp_path / "d") as (_, states):
         assert acked(states) in ({3}, {3, 4})  # the record of a failed sync may be there or not
+
+
+@pytest.mark.parametrize("shards", [1, 8])
+@pytest.mark.parametrize("durability", ["fsync", "memory", "ephemeral"])
+def test_no_record_after_a_crash_counts_as_acked_because_a_lost_one_was(shards: int, durability: str) -> None:
+    """CURSORS-5: later records get the seqs of those that the crash took."""
+    disk, settings = SimulatedDisk(), LogSettings(wal_shards=shards)
+    log = seglog.open("/parent/data", files=disk, settings=settings)
+    for number in range(3):  # else both topics are in the same shard
+        log.create_topic(f"t{number}")
+    log.create_topic("orders", TopicConfig(durability=durability))
+    log.topic("orders").append([b"x"] * 5, durability="fsync")
+    log.create_topic(TOPIC)
+    log.topic("orders").append([b"x"] * 5)
+    states = states_of(log)
+    states.put(Cursor("orders", "billing", "", 1, 0))
+    ack(states, *range(1, 11))
+    assert acked(states) == {*range(1, 11)}
+    ack(states, 3)
+    images = [disk.after_kill(), disk.after_power_cut()]
+    log.close()
+    for image in images:
+        again = seglog.open("/parent/data", files=SimulatedDisk(image), settings=settings)
+        head_seq = again.topic("orders").head_seq
+        assert head_seq == (5 if durability == "ephemeral" else 10)
+        assert acked(states_of(again)) == {*range(1, head_seq + 1)}
+        again.close()
+
+
+def test_a_truncation_is_stored_without_an_ack(tmp_path: Path) -> None:
+    with opened(tmp_path / "d") as (log, _):
+        states = made(log)
+        ack(states, 1, 2, 3, 7)
+        before = log.topic(TOPIC).head_seq
+        states.keep_up(lambda _: None)
+        log.topic("orders").truncate(7)
+        states.keep_up(lambda _: None)
+        states.keep_up(lambda _: None)
+        assert log.topic(TOPIC).head_seq == before + 1
+    with opened(tmp_path / "d") as (_, states):
+        assert acked(states) == {1, 2, 3}
+
+
+def test_a_compaction_beside_changes_loses_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """CURSORS-6: one cursor is acked during the compaction, and another one is in the making when it begins."""
+    set_limit(monkeypatch, Limit.STREAM_ENTRIES_OUTDATED, 5)
+    with opened(tmp_path / "d") as (log, states):
+        states = made(log)
+        for seq in range(1, 10):
+            ack(states, seq)
+        log.topic("gone").append([b"x"])
+        gone = states.put(Cursor("gone", "billing", "", 1, 1))
+        log.delete_topic("gone")
+        topic = log.topic(TOPIC)
+        new = Cursor("orders", "new", log.topic("orders").incarnation(), 1, 4)
+        states.claim(new.key)
+        topic.append([encode_cursor(new)], tag=new.key)
+        states.claim(KEY)
+        deleted: list[int] = []
+
+        def delete(seq: int) -> None:
+            topic.delete(before=seq)
+            deleted.append(seq)
+
+        compaction = threading.Thread(target=states.keep_up, args=(delete,), daemon=True)
+        compaction.start()
+        wait_until(lambda: not states.is_stored(gone))
+        ack(states, 10)
+        states.release(KEY)
+        states.take(new)
+        states.release(new.key)
+        compaction.join()
+        assert len(deleted) == 1
+        assert [record.tag for record in topic.read()].count(KEY) == 2
+        states.keep_up(deleted.append)
+        assert len(deleted) == 1  # it was not outdated again
+    with opened(tmp_path / "d") as (_, states):
+        assert acked(states) == {*range(1, 11)}
+        assert states.find("orders", "new").floor == 4
+
+
+def test_a_compaction_that_fails_is_not_tried_at_each_look(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    set_limit(monkeypatch, Limit.STREAM_ENTRIES_OUTDATED, 5)
+    with opened(tmp_path / "d") as (log, states):
+        states = made(log)
+        for seq in range(1, 10):
+            ack(states, seq)
+
+        def delete(_: int) -> None:
+            raise Conflict("another directory wrote the topic")
+
+        with pytest.raises(Conflict):
+            states.keep_up(delete)
+        states.keep_up(delete)
+    with opened(tmp_path / "d") as (_, states):
+        assert acked(states) == {*range(1, 10)}
