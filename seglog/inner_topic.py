@@ -251,7 +251,7 @@ class InnerTopic:
 
     @property
     def logged_seq(self) -> int:
-        """The last seq of which the WAL knows. Later records are in memory only, and after a crash others get their seqs.
+        """The last seq that the WAL knows. Later records are in memory only, and after a crash others get their seqs.
 
         Raise `NoSuchTopic`.
         """

@@ -23,6 +23,9 @@ from offload.token_rights import Role
 from seglog.base.arguments import WHOLE_MAX
 
 _WHOLE = {"type": "integer", "minimum": 1, "maximum": WHOLE_MAX}
+_MOST_SEQS = 100_000
+"""The event loop goes through them: the others that wait for it must not wait for long."""
+_SEQS = {"type": "array", "items": _WHOLE, "maxItems": _MOST_SEQS}
 _CURSOR = {
     "name": "cursor", "in": "path", "required": True, "description": "The cursor.",
     "schema": {"type": "string", "pattern": "^[A-Za-z0-9_][A-Za-z0-9._-]{0,127}$"}, "example": "billing",
@@ -38,7 +41,7 @@ ACKS = api.Operation(
     },
     schemas={
         "ack": {
-            **api.object_of("seqs", "up_to", seqs={"type": "array", "items": _WHOLE, "maxItems": 100_000}, up_to=_WHOLE, epoch=_WHOLE),
+            **api.object_of("seqs", "up_to", seqs=_SEQS, up_to=_WHOLE, epoch=_WHOLE),
             "description": "`epoch` is the one in the ids of the records. Either `seqs` or `up_to`.",
             "additionalProperties": False,
         },
@@ -52,8 +55,6 @@ LIST = api.Operation(
     errors=(404, 409), parameters=(api.TOPIC,),
 )  # fmt: skip
 _KEYS = frozenset(ACKS.schemas["ack"]["properties"])
-_MOST_SEQS = 100_000
-"""The event loop goes through them: the others that wait for it must not wait for long."""
 _HINT = 'send an object, such as {"seqs": [7], "epoch": 1}'
 
 
