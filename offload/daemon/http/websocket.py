@@ -134,6 +134,7 @@ class _Subscription:
     choice: Choice
     credit: int | None
     acked: Set[int]
+    acked_epoch: int  # after a truncation, the seqs of `acked` may be other records
     task: asyncio.Task[None] | None = None
     more: asyncio.Event = field(default_factory=asyncio.Event)
 
@@ -152,7 +153,11 @@ class _Subscription:
     def places(self, page: Page, first: int) -> list[int]:
         """Return the places of the items of a page to send, from seq `first` on."""
         places = chosen(page, self.choice, first, None)
-        return [place for place in places if not self._is_acked(page, place)] if self.acked else places
+        return [place for place in places if not self._is_acked(page, place)] if self.has_acked(page) else places
+
+    def has_acked(self, page: Page) -> bool:
+        """Return whether the page may have records that are acked."""
+        return bool(self.acked) and page.epoch == self.acked_epoch
 
     def _is_acked(self, page: Page, place: int) -> bool:
         item = page.items[place]
@@ -262,7 +267,7 @@ class _Session:
         topic = await readable(self._service, wanted.topic)
         last, acked = await self._position(wanted)
         choice = Choice(wanted.tag, None, frozenset(wanted.exclude_node))
-        subscription = _Subscription(wanted.id, wanted.topic, choice, wanted.credit, acked)
+        subscription = _Subscription(wanted.id, wanted.topic, choice, wanted.credit, acked, last.epoch if last else 0)
         tail = 0 if wanted.start is None and wanted.tail is None else wanted.tail
         begin = Begin(wanted.start, tail, wanted.gaps)
         self._subscriptions[wanted.id] = subscription
@@ -349,7 +354,7 @@ class _Session:
         """Send the records of a page, as the credit allows: all in one message, or a part of it in each."""
         page = news.page
         rest = subscription.places(page, news.first_seq)
-        is_shared = news.first_seq <= page.first_seq and not subscription.acked
+        is_shared = news.first_seq <= page.first_seq and not subscription.has_acked(page)
         while rest:
             places = _within_credit(page, rest, await subscription.room())
             rest = rest[len(places) :]

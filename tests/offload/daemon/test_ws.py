@@ -250,6 +250,34 @@ def test_a_cursor_says_where_a_subscription_begins_and_an_ack_goes_to_it(
     in_the_loop(run())
 
 
+def test_what_a_cursor_acked_before_a_truncation_hides_no_later_record(
+    world: SocketWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def run() -> None:
+        async with world.served() as served, served.talking() as talk:
+            await append(served.service, "t", *"abcde")
+            topic = served.service.sync.get_topic("t")
+            monkeypatch.setattr(Service, "cursors", _Cursors(topic.epoch), raising=False)
+            await talk.ask("subscribe", 1, topic="t", cursor="billing")
+            assert await talk.until(1, 2) == [(3, "c"), (5, "e")]
+            await asyncio.to_thread(topic.truncate, 4)
+            assert (await talk.hear())["is"] == "truncated"
+            await append(served.service, "t", "D", "E")
+            assert (await talk.until(1, 4))[2:] == [(4, "D"), (5, "E")]
+
+    in_the_loop(run())
+
+
+@pytest.mark.parametrize("topic", ["_seglog.cursors", "_seglog.x@main", "_streams"])
+def test_an_append_to_a_topic_of_the_daemon_is_refused(world: SocketWorld, topic: str) -> None:
+    async def run() -> None:
+        async with world.served() as served, served.talking() as talk:
+            told = await talk.ask("append", 1, topic=topic, records=[{"value": "x"}])
+            assert (told["is"], told["error"]["status"]) == ("error", 409)
+
+    in_the_loop(run())
+
+
 # ---------------------------------------------------------------- bad messages
 
 
