@@ -240,7 +240,7 @@ def test_a_cursor_says_where_a_subscription_begins_and_an_ack_goes_to_it(
         async with world.served() as served, served.talking() as talk:
             await append(served.service, "t", *"abcde")
             cursors = _Cursors(served.service.sync.get_topic("t").epoch)
-            monkeypatch.setattr(Service, "cursors", cursors, raising=False)
+            monkeypatch.setattr(served.service, "cursors", cursors)
             await talk.ask("subscribe", 1, topic="t", cursor="billing")
             assert await talk.until(1, 2) == [(3, "c"), (5, "e")]
             told = await talk.ask("ack", 2, topic="t", cursor="billing", seqs=[3, 5], epoch=cursors.epoch)
@@ -257,7 +257,7 @@ def test_what_a_cursor_acked_before_a_truncation_hides_no_later_record(
         async with world.served() as served, served.talking() as talk:
             await append(served.service, "t", *"abcde")
             topic = served.service.sync.get_topic("t")
-            monkeypatch.setattr(Service, "cursors", _Cursors(topic.epoch), raising=False)
+            monkeypatch.setattr(served.service, "cursors", _Cursors(topic.epoch))
             await talk.ask("subscribe", 1, topic="t", cursor="billing")
             assert await talk.until(1, 2) == [(3, "c"), (5, "e")]
             await asyncio.to_thread(topic.truncate, 4)
@@ -297,7 +297,7 @@ def test_an_append_to_a_topic_of_the_daemon_is_refused(world: SocketWorld, topic
         ('{"do": "subscribe", "id": 5, "topic": "t", "from": 1, "tail": 1}', 5, "second place"),
         ('{"do": "subscribe", "id": 5, "topic": "t", "last": "7"}', 5, "option last"),
         ('{"do": "subscribe", "id": 5, "topic": "t", "exclude_node": "a"}', 5, "argument exclude_node"),
-        ('{"do": "subscribe", "id": 5, "topic": "t", "cursor": "c"}', 5, "cursors"),
+        ('{"do": "subscribe", "id": 5, "topic": "t", "cursor": "c"}', 5, "no cursor c"),
         ('{"do": "subscribe", "id": 5, "topic": "nope"}', 5, "nope"),
         ('{"do": "credit", "id": 6, "records": 1}', 6, "no subscription"),
         ('{"do": "unsubscribe", "id": 6}', 6, "no subscription"),
