@@ -138,8 +138,9 @@ class CursorStates:
     def _cut_now(self, cursor: Cursor | None) -> Cursor | None:
         """Return the cursor as of now, if a truncation has changed it and no record says so; else None."""
         now = None if cursor is None else self._now(cursor)
-        is_cut = now is not None and now.incarnation == cursor.incarnation and now.epoch != cursor.epoch
-        return now if is_cut else None
+        if cursor is None or now is None or now.incarnation != cursor.incarnation or now.epoch == cursor.epoch:
+            return None
+        return now
 
     def _compact(self, delete: Callable[[int], object]) -> None:
         """Append each state, forget the cursors of topics that are gone, and delete the records before that."""
@@ -282,7 +283,8 @@ class CursorStates:
     @property
     def is_sharded(self) -> bool:
         """Return whether `storable` may wait for a sync."""
-        return self._log.settings.wal_shards > 1
+        shards: int = self._log.settings.wal_shards
+        return shards > 1
 
     def storable(self, cursor: Cursor) -> Cursor:
         """Return what a record of a cursor may say (CURSORS-5)."""
