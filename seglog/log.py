@@ -26,8 +26,8 @@ from seglog.files.directory import DirectoryLock
 from seglog.files.port import Files, OsFiles, enter, leave
 from seglog.interrupts import OwnLock, closing_after, uninterrupted
 from seglog.late import changes, checkpoint, eviction, import_now, plan, relocation
+from seglog.starting import make_root, opened, opened_to_look, plain_errors
 from seglog.startup import opening
-from seglog.startup.start import make_root, opened, opened_to_look, plain_errors
 from seglog.tiers.cold_tier import ColdTier
 from seglog.tiers.segment_store import SegmentStores
 from seglog.topic import Topic

@@ -60,7 +60,7 @@ def take_memory_for_a_disk(patch: pytest.MonkeyPatch, place: Path) -> None:
                 return None
         return in_memory_kind(path)
 
-    patch.setattr("seglog.startup.start.in_memory_kind", kind_of)
+    patch.setattr("seglog.starting.in_memory_kind", kind_of)
 
 
 def _check(fd: int) -> None:
