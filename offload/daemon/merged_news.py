@@ -17,9 +17,13 @@ A position says how far a client is in each topic: `orders:3-812,web:1-77`, the 
 MERGED-1  A client holds one page of each topic at most, also while it takes nothing.
 MERGED-2  The position after an item, and the same topics, give each later item once and in order. The place of a topic
     moves also over records that the client does not see, because another event may carry the position.
-MERGED-3  A strong follower asks the log for a sync, which costs nothing if one has covered the records. All strong
+MERGED-3  A strong follower asks the log for a sync, which costs nothing if one has covered the records. It does so
+    before it begins, too: else its first id may name a seq that a power cut gives to another record. All strong
     followers that ask while a sync runs share the next one. So nobody looks at anything in intervals.
 MERGED-4  If one topic fails, the whole stream ends with its error. A client would not miss a topic that fell silent.
+MERGED-5  After a truncation, the seqs from the cut on are other records. So the client sees them, whatever it acked
+    before.
+MERGED-6  Nothing follows a page that the client took only in part.
 """
 
 from __future__ import annotations
@@ -92,13 +96,22 @@ class Seqs(Protocol):
 class FollowedTopic:
     """One topic of a stream. `last` says what the client has, and counts more than `begin`.
 
-    The client does not see the records in `hidden`, for example because it has acked them.
+    The client does not see the records in `hidden`, for example because it has acked them. These seqs are those of
+    `hidden_epoch` (MERGED-5).
     """
 
     topic: Topic | ReplicaTopic
     begin: Begin
     last: EventId | None = None
     hidden: Seqs | None = None
+    hidden_epoch: int = 0
+
+    def hidden_in(self, epoch: int) -> Seqs | None:
+        """Return what the client does not see of a page of this epoch. Raises `NoSuchTopic`."""
+        if self.hidden is None or epoch == self.hidden_epoch or not isinstance(self.topic, Topic):
+            return self.hidden
+        _, cut = self.topic.inner.changed_since(self.hidden_epoch)
+        return self.hidden if cut is None else _Below(cut, self.hidden)
 
 
 class Arrival(NamedTuple):
@@ -206,7 +219,7 @@ class MergedNews:
             async with aclosing(topic_news(self._service, followed.topic, followed.begin, followed.last)) as news:
                 async for found in news:
                     assert found is not None  # noqa: S101 - only a follower with a time gets None
-                    hidden = followed.hidden
+                    hidden = followed.hidden_in(found.page.epoch) if isinstance(found, News) else None
                     if self._syncs is not None and isinstance(found, News) and isinstance(followed.topic, Topic):
                         hidden = await self._synced(followed.topic, found, hidden)
                     if not self._deliver.done():
@@ -218,8 +231,10 @@ class MergedNews:
 
     async def _begin(self, name: str, found: News | Truncation) -> None:
         """Note where a topic begins, and return when the others have begun, too."""
-        if self.position.places[name] is None and isinstance(found, News):
-            self.position.places[name] = EventId(found.page.epoch, found.first_seq - 1)
+        if self.position.places[name] is None:
+            # A truncation may take the place at which the topic is about to begin.
+            begun = EventId(found.page.epoch, found.first_seq - 1) if isinstance(found, News) else place_behind(found)
+            self.position.places[name] = begun
         self._beginning -= 1
         if not self._beginning:
             self._begun.set_result(None)
@@ -229,6 +244,8 @@ class MergedNews:
         """Deliver an arrival when it is the topic's turn, and return when the client has taken it (MERGED-1)."""
         assert not isinstance(arrival.found, Exception)  # noqa: S101 - that ends the stream
         async with self._turn:
+            if self._failure is not None:  # MERGED-6
+                raise self._failure
             try:
                 if await self._deliver.result()(arrival):
                     self._said_s = self._loop.time()
@@ -239,13 +256,24 @@ class MergedNews:
 
     async def _synced(self, topic: Topic, news: News, hidden: Seqs | None) -> Seqs | None:
         """Let a strong follower wait for a sync. Return the records that it does not see."""
-        if self._syncs is None or not news.page.items:
+        if self._syncs is None or (news.page.is_empty and self._deliver.done()):
             return hidden
         ephemeral = topic.inner.ephemeral_seqs(news.page.first_seq, news.page.next_seq - 1)
         await self._syncs.cover(topic)
         if not ephemeral:
             return hidden
         return ephemeral if hidden is None else _Either(ephemeral, hidden)
+
+
+class _Below:
+    """The seqs of a container that are below `end`."""
+
+    def __init__(self, end: int, seqs: Seqs) -> None:
+        self._end = end
+        self._seqs = seqs
+
+    def __contains__(self, seq: int, /) -> bool:
+        return seq < self._end and seq in self._seqs
 
 
 class _Either:

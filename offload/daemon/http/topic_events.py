@@ -165,9 +165,9 @@ class _TopicEvents:
         topics = {name: await readable(self._service, name) for name in query.topics}
         if query.is_strong:
             _check_strong(topics)
-        hidden = await self._acked(query, last)
+        acked = await self._acked(query, last)
         followed = {
-            name: FollowedTopic(topic, query.begin(name), last.places[name], hidden.get(name))
+            name: FollowedTopic(topic, query.begin(name), last.places[name], *acked.get(name, ()))
             for name, topic in topics.items()
         }
         # Proxies would hold events back. A page that shows the answer would name its own address, with the ticket.
@@ -176,20 +176,23 @@ class _TopicEvents:
             return Response(headers=headers, media_type=Form.EVENTS.value)
         become_follower(request.scope)
         news = MergedNews(self._service, followed, self._syncs if query.is_strong else None)
-        if await unless_gone(request, news.__aenter__) is None:
-            return Response(status_code=CLIENT_GONE)
-        return _Stream(request, news, query.choice, headers)
+        try:
+            begun = await unless_gone(request, news.__aenter__)
+        except BaseException:
+            await news.__aexit__(None, None, None)  # a reload of the tokens may cancel the request just after it began
+            raise
+        return Response(status_code=CLIENT_GONE) if begun is None else _Stream(request, news, query.choice, headers)
 
-    async def _acked(self, query: EventsQuery, last: Position) -> dict[str, Seqs]:
-        """Move the topics without a place to the cursor. Return what it has acked behind its floor."""
+    async def _acked(self, query: EventsQuery, last: Position) -> dict[str, tuple[Seqs, int]]:
+        """Move the topics without a place to the cursor. Return what it has acked behind its floor, and the epoch."""
         if query.cursor is None:
             return {}
         cursors = self._service.cursors
-        acked: dict[str, Seqs] = {}
+        acked: dict[str, tuple[Seqs, int]] = {}
         for name in query.topics:
             floor = await cursors.position(name, query.cursor)
             last.places[name] = last.places[name] or floor
-            acked[name] = await cursors.acked_above(name, query.cursor)
+            acked[name] = await cursors.acked_above(name, query.cursor), floor.epoch
         return acked
 
 

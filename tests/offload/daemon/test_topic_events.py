@@ -14,15 +14,19 @@ from typing import Any
 
 import pytest
 
+from offload.daemon import merged_news as merged_news_module
 from offload.daemon import topic_news as topic_news_module
 from offload.daemon.feeds import read_page
 from offload.daemon.http import topic_events
 from offload.daemon.merged_news import Arrival, FollowedTopic, MergedNews, Position, Syncs
-from offload.daemon.topic_news import Begin, EventId, News
+from offload.daemon.threads import in_threads
+from offload.daemon.topic_news import Begin, EventId, News, Truncation
 from offload.errors import InvalidOption
+from offload.operations.cursor import create
 from offload.token_rights import Role
 from seglog import TopicConfig
 from tests.offload.daemon.live_answers import Listening, LiveEvent, events_in, listening
+from tests.offload.daemon.test_cursors import directory_of
 from tests.worlds.services import until
 
 BOTH = "/events?topic=orders:1&topic=web:1"
@@ -382,6 +386,63 @@ def test_a_failure_of_the_client_is_none_of_the_topic(tmp_path: Path) -> None:
     run(tmp_path, body)
 
 
+def test_nothing_follows_a_page_that_the_client_took_in_part(tmp_path: Path) -> None:
+    async def body(daemon: Listening) -> None:
+        told: list[Arrival | None] = []
+        for topic in ("orders", "web"):
+            daemon.append(topic, "one")
+        followed = {name: FollowedTopic(daemon.service.sync.topic(name), Begin(1)) for name in ("orders", "web")}
+
+        async def deliver(arrival: Arrival | None) -> bool:
+            told.append(arrival)
+            await until(lambda: bool(news._turn._waiters), "the other topic waits for its turn")
+            raise TimeoutError("the client takes nothing more")
+
+        async with MergedNews(daemon.service, followed) as news:
+            with pytest.raises(TimeoutError, match="nothing more"):
+                await news.run(deliver, 60)
+        assert len(told) == 1
+
+    run(tmp_path, body)
+
+
+def test_a_request_that_is_cancelled_just_as_it_begins_leaves_no_task(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def body(daemon: Listening) -> None:
+        daemon.append("orders", "o1")
+        before, stream, real = asyncio.all_tasks(), daemon.get("/events?topic=orders:1"), MergedNews.__aenter__
+
+        async def entering(news: MergedNews) -> MergedNews:
+            entered = await real(news)
+            asyncio.get_running_loop().call_soon(stream._task.cancel)
+            return entered
+
+        monkeypatch.setattr(MergedNews, "__aenter__", entering)
+        async with stream:
+            await stream.end()
+            assert stream.status == 0
+            assert asyncio.all_tasks() == before
+
+    run(tmp_path, body)
+
+
+def test_a_topic_that_is_truncated_as_it_begins_has_its_place_in_the_first_id(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def news(*_: Any) -> Any:
+        yield Truncation(2, 7)
+
+    async def body(daemon: Listening) -> None:
+        daemon.append("orders", "o1")
+        monkeypatch.setattr(merged_news_module, "topic_news", news)
+        async with daemon.get("/events?topic=orders") as stream:
+            await stream.begin()
+            assert stream.raw.startswith(b"retry: 1000\nid: orders:2-6\n\n")
+
+    run(tmp_path, body)
+
+
 def test_a_strong_follower_waits_for_a_sync_that_began_after_its_record(tmp_path: Path) -> None:
     async def body(daemon: Listening) -> None:
         goes_on, begun = threading.Event(), list[int]()
@@ -504,6 +565,24 @@ def test_a_strong_follower_sees_what_a_sync_covers_and_no_ephemeral_record(
     run(tmp_path, body)
 
 
+def test_the_first_id_of_a_strong_follower_names_no_seq_that_a_power_cut_may_take(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def body(daemon: Listening) -> None:
+        log, ends = daemon.service.sync, threading.Event()
+        log.create_topic("memory", TopicConfig(durability="memory"))
+        daemon.append("memory", "m1")
+        monkeypatch.setattr(type(log.topic("memory").inner), "sync", lambda _: ends.wait(20))
+        async with daemon.get("/events?topic=memory&consistency=strong") as stream:
+            await asyncio.sleep(0.1)
+            assert stream.raw == b""
+            ends.set()
+            await stream.begin()
+            assert b"id: memory:1-1\n" in stream.raw
+
+    run(tmp_path, body)
+
+
 def _fails(_topic: Any) -> None:
     raise OSError(5, "the disk does not sync")
 
@@ -560,6 +639,24 @@ def test_a_cursor_says_where_each_topic_begins_and_what_it_acked_is_left_out(tmp
             assert sorted(value for _, value, _ in shown(await stream.take(2))) == ["o4", "w2"]
         status, problem = await daemon.ask("/events?topic=orders&cursor=other")
         assert (status, "no cursor other" in problem["detail"]) == (400, True)
+
+    run(tmp_path, body)
+
+
+def test_records_that_come_after_a_truncation_are_shown_whatever_was_acked_before(tmp_path: Path) -> None:
+    async def body(daemon: Listening) -> None:
+        daemon.append("orders", "o1", "o2", "o3", "o4", "o5")
+        await in_threads(daemon.service.commands, create, directory_of(daemon.service), "orders", "billing", "earliest")
+        await daemon.service.cursors.ack("orders", "billing", [2, 4], 1)
+        async with daemon.get("/events?topic=orders&cursor=billing") as stream:
+            assert [value for _, value, _ in shown(await stream.take(3))] == ["o1", "o3", "o5"]
+            daemon.service.sync.topic("orders").truncate(4)
+            daemon.append("orders", "n4", "n5")
+            assert shown(await stream.take(3)) == [
+                ("orders", "truncated", "orders:2-3"), ("orders", "n4", "orders:2-4"), ("orders", "n5", "orders:2-5"),
+            ]  # fmt: skip
+        follows = FollowedTopic(daemon.service.sync.topic("orders"), Begin(), hidden={2, 4}, hidden_epoch=1)
+        assert [seq for seq in range(1, 6) if seq in (follows.hidden_in(2) or ())] == [2], "an ack below the cut counts"
 
     run(tmp_path, body)
 
