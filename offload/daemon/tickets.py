@@ -14,7 +14,8 @@ TICKET-2  D never writes a ticket: not into a log line, a metric, an error or a 
 TICKET-3  A ticket has the rights that its token had when it asked. It ends when a reload takes one of them, and so do
     the connections that use it (offload.daemon.revocation).
 TICKET-4  A text of the right form costs one comparison in constant time, whether it finds a ticket or none.
-TICKET-5  There are 10,000 tickets at most. Then POST /tickets answers 429.
+TICKET-5  The tokens of one tenant, and those of none, have 10,000 tickets at most. Then POST /tickets answers them 429,
+    and no other tenant.
 """
 
 from __future__ import annotations
@@ -24,7 +25,9 @@ import hmac
 import re
 import secrets
 import time
+from collections import Counter
 from collections.abc import Callable
+from functools import cache
 from typing import Final
 from urllib.parse import parse_qsl
 
@@ -60,6 +63,7 @@ class Tickets:
     def __init__(self, clock_s: Callable[[], float] = time.monotonic) -> None:
         self._clock_s = clock_s
         self._known: dict[str, Ticket] = {}
+        self._held: Counter[str] = Counter()  # by the tenant
         self._ends_s: dict[str, float] = {}  # of those that no connection uses, in the order of their ends
 
     def __len__(self) -> int:
@@ -69,10 +73,11 @@ class Tickets:
     def issue(self, rights: Rights, token: bytes) -> str:
         """Return the text of a new ticket. `token` is the SHA-256 of the client's token. Raises `Busy` (429)."""
         self._forget_old()
-        if len(self._known) >= MOST_TICKETS:
+        if self._held[rights.tenant] >= MOST_TICKETS:
             raise Busy(LASTS_S, "of tickets")
         finds, proof = secrets.token_urlsafe(9), secrets.token_urlsafe(32)
         self._known[finds] = Ticket(finds, hashlib.sha256(proof.encode()).digest(), token, rights)
+        self._held[rights.tenant] += 1
         self._ends_s[finds] = self._clock_s() + LASTS_S
         return finds + proof
 
@@ -96,9 +101,12 @@ class Tickets:
 
     def end_revoked(self, tokens: Tokens | None) -> None:
         """End the tickets whose token is gone, or has fewer rights by now (TICKET-3)."""
+        if tokens is None:
+            return
+        keeps = cache(tokens.keeps)  # a look-up passes over all tokens, and thousands of tickets may stand for one
         for finds, ticket in tuple(self._known.items()):
-            if tokens is not None and not tokens.keeps(ticket.token, ticket.rights):
-                del self._known[finds]
+            if not keeps(ticket.token, ticket.rights):
+                self._forget(finds)
                 self._ends_s.pop(finds, None)
 
     def _find(self, text: str) -> Ticket:
@@ -116,7 +124,11 @@ class Tickets:
             finds, end_s = next(iter(self._ends_s.items()))
             if end_s > now_s:
                 return
-            del self._ends_s[finds], self._known[finds]
+            del self._ends_s[finds]
+            self._forget(finds)
+
+    def _forget(self, finds: str) -> None:
+        self._held[self._known.pop(finds).rights.tenant] -= 1
 
 
 def tickets_of(scope: Scope) -> Tickets | None:

@@ -6,6 +6,7 @@ import asyncio
 import json
 import logging
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,7 @@ from offload.daemon.tenants import Tenants
 from offload.daemon.tickets import Tickets, takes_tickets
 from offload.errors import Busy, Refused
 from offload.settings import ServeSettings
-from offload.token_rights import EVERYTHING, Role, parse_tokens, token_line
+from offload.token_rights import EVERYTHING, Rights, Role, Tokens, parse_tokens, token_line
 from tests.offload.daemon.live_answers import Listening, LiveAnswer, listening
 from tests.worlds.services import until
 
@@ -175,8 +176,30 @@ def test_there_is_a_limit_of_tickets(monkeypatch: pytest.MonkeyPatch) -> None:
         tickets.issue(EVERYTHING, b"")
     with pytest.raises(Busy, match="its limit of tickets"):
         tickets.issue(EVERYTHING, b"")
+    of_tenant = replace(EVERYTHING, tenant="acme")
+    assert tickets.issue(of_tenant, b""), "the tickets of one tenant keep no other one out"
     clock.s += 60
-    tickets.issue(EVERYTHING, b"")
+    for _ in range(3):
+        tickets.issue(EVERYTHING, b"")
+    tickets.end_revoked(parse_tokens(token_line("reader", Role.READ, "*", "another").encode(), "file"))
+    for _ in range(3):
+        tickets.issue(EVERYTHING, b"")
+
+
+def test_a_reload_looks_up_each_token_once_however_many_tickets_it_has() -> None:
+    tokens = parse_tokens(token_line("reader", Role.READ, "*", "secret").encode(), "file")
+    [(digest, rights)] = tokens.known
+    tickets, looks = Tickets(), list[bytes]()
+    for _ in range(5):
+        tickets.issue(rights, digest)
+
+    class Counting(Tokens):
+        def find(self, token_digest: bytes) -> Rights | None:
+            looks.append(token_digest)
+            return super().find(token_digest)
+
+    tickets.end_revoked(Counting(tokens.known))
+    assert (looks, len(tickets)) == ([digest], 5)
 
 
 def test_the_daemon_keeps_no_ticket_that_it_could_tell() -> None:
