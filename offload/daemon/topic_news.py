@@ -10,6 +10,7 @@ NEWS-2  The daemon knows the seq of each truncation since its log was opened. Fo
     begins at 1: the client gets all records again. For a replica, the commits tell (EPOCH-2).
 NEWS-3  A follower of a replica is quiet while the syncs fail, and goes on with the next one that works. It ends
     with an error once the name is gone, and as at a stop once this daemon writes the topic.
+NEWS-4  A client whose last seq is 0, because the topic was empty when it began, learns what retention took since then.
 """
 
 from __future__ import annotations
@@ -153,7 +154,9 @@ def _continued(
     cut = None
     while True:
         try:
-            return topic.inner.follower(seq if seq > 1 else None, gaps=begin.gaps, epoch=epoch), cut
+            # If all records are void, the client misses none of those that retention took.
+            start = None if cut is not None and seq == 1 else seq
+            return topic.inner.follower(start, gaps=begin.gaps, epoch=epoch), cut
         except Truncated as error:
             epoch, seq = error.epoch, error.seq
             cut = Truncation(epoch, seq)

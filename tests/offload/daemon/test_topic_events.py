@@ -280,6 +280,29 @@ def test_a_client_that_is_cut_off_before_its_first_event_misses_nothing(tmp_path
     run(tmp_path, body)
 
 
+def test_a_client_that_began_at_an_empty_topic_learns_what_retention_took_since(tmp_path: Path) -> None:
+    async def body(daemon: Listening) -> None:
+        topic = daemon.service.sync.create_topic("orders", TopicConfig())
+        async with daemon.get("/events?topic=orders") as stream:
+            await stream.begin()
+            assert b"id: orders:1-0\n" in stream.raw
+        daemon.append("orders", "o1", "o2")
+        topic.seal()
+        daemon.append("orders", "o3")
+        topic.evict(3)
+        status, problem = await daemon.ask("/events?topic=orders", Last_Event_ID="orders:1-0")
+        assert (status, problem["title"], problem["gap_to"]) == (410, "Evicted", 2)
+        async with daemon.get("/events?topic=orders&gaps=1", Last_Event_ID="orders:1-0") as stream:
+            assert shown(await stream.take(2)) == [("orders", "gap", "orders:1-2"), ("orders", "o3", "orders:1-3")]
+        async with daemon.get("/events?topic=orders", Last_Event_ID="orders:9-1") as stream:
+            found = shown(await stream.take(2))
+            assert found == [("orders", "truncated", "orders:1-0"), ("orders", "o3", "orders:1-3")], (
+                "all is void anyway"
+            )
+
+    run(tmp_path, body)
+
+
 def test_a_silent_stream_gets_a_comment_which_brings_the_position_if_it_moved(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
