@@ -92,7 +92,10 @@ class FollowingTopics:
 
     def fed(self, piece: bytes) -> _Fed:
         """Take a piece of the answer. The items are `Followed`, and truncations."""
-        parser, events, _ = self.parser.fed(piece)
+        try:
+            parser, events, _ = self.parser.fed(piece)
+        except UnicodeDecodeError as broken:
+            return _Fed(self, [], DaemonError(f"the answer is no text: {broken}", 1), is_progress=False)
         position, items = self.position, list[Any]()
         error: SeglogError | None = None
         for event in events:

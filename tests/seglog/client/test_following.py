@@ -174,6 +174,11 @@ def test_an_error_at_the_end_and_an_event_that_is_none_end_the_follower(piece: b
     assert len(items) == 1
 
 
+def test_bytes_that_are_no_text_end_the_follower_with_an_error_of_this_package() -> None:
+    _, items, found, _ = follower("web").begun(BEGUN).fed(b"data: \xff\n\n")
+    assert (items, type(found)) == ([], DaemonError)
+
+
 def test_acks_are_one_request_for_each_topic_and_epoch() -> None:
     taking = Taking(follower(cursor="bil/ling"), "bil/ling")
     found = [
