@@ -481,7 +481,7 @@ class _ThisProcess:
     def work(self, _name: str, /) -> Work | None:
         return None
 
-    def delivery_pause(self, _priority: int, /) -> str | None:
+    def delivery_pause(self, _priority: int, _is_replica: bool, /) -> str | None:
         return None
 
 

@@ -114,8 +114,8 @@ _News: TypeAlias = "asyncio.Future[Page | None]"
 class Feeds:
     """The feeds of one directory, by topic and epoch. The threads of `pool` read; those of `cold_pool` read replicas.
 
-    The feeds get slots in `ready`. `on_late` is called for each follower that is late: while it took one page, its feed
-    went on to the next.
+    The feeds get slots in `ready`, those of replicas in `cold_ready` (SLOT-6). `on_late` is called for each follower
+    that is late: while it took one page, its feed went on to the next.
     """
 
     def __init__(
@@ -125,11 +125,13 @@ class Feeds:
         cold_pool: ThreadPoolExecutor | None = None,
         ready: ReadySet | None = None,
         on_late: Callable[[], None] = lambda: None,
+        cold_ready: ReadySet | None = None,
     ) -> None:
         self._pool = pool
         self._cold_pool = cold_pool or pool
         self._stopping = stopping
         self.ready = ready or Slots(lambda: _SLOTS).ready_set()
+        self.cold_ready = cold_ready or self.ready
         self._on_late = on_late
         self._feeds: dict[tuple[str, int], _Feed] = {}
         self._is_listening = False
@@ -145,8 +147,9 @@ class Feeds:
             raise Stopping
         feed = self._feeds.get((topic.name, epoch))
         if feed is None:
-            pool = self._cold_pool if isinstance(topic, ReplicaTopic) else self._pool
-            feed = self._feeds[topic.name, epoch] = _Feed(topic, epoch, seq, pool, self.ready)
+            is_cold = isinstance(topic, ReplicaTopic)
+            pool, ready = (self._cold_pool, self.cold_ready) if is_cold else (self._pool, self.ready)
+            feed = self._feeds[topic.name, epoch] = _Feed(topic, epoch, seq, pool, ready)
             feed.task.add_done_callback(lambda _: self._drop(feed))
         elif seq < feed.seq:
             self._on_late()

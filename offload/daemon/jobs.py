@@ -171,8 +171,9 @@ class _Daemon:
         retry_in_s = work.wait_ms(now_ms) / 1000 if work.failures else None
         return Work(work.is_running, work.failures, work.last_error, retry_in_s, work.hint)
 
-    def delivery_pause(self, priority: int, /) -> str | None:
-        ready = self.service.feeds.ready
+    def delivery_pause(self, priority: int, is_replica: bool, /) -> str | None:
+        feeds = self.service.feeds
+        ready = feeds.cold_ready if is_replica else feeds.ready
         if not ready.is_paused(priority):
             return None
         return f"its priority is {priority}, and the pressure is {ready.pressure:.2f}; it goes on below {RESUME}"

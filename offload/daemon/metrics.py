@@ -208,12 +208,16 @@ class Metrics:
             "seglog_events_lost", "Events that a slow client of /daemon/events did not get.", registry=on
         )
 
-    def watch_delivery(self, ready: ReadySet) -> None:
-        """Ask `ready` at each scrape for the pressure, and for the feeds that wait."""
+    def watch_delivery(self, ready: ReadySet, cold_ready: ReadySet) -> None:
+        """Ask at each scrape for the pressure, that of `ready`, and for the feeds that wait in both ready sets."""
+
+        def waiting(band: int) -> int:
+            return ready.waiting(band) + cold_ready.waiting(band)
+
         self.pressure.set_function(lambda: ready.pressure)
-        self.paused_topics.set_function(lambda: ready.paused)
+        self.paused_topics.set_function(lambda: ready.paused + cold_ready.paused)
         for number, band in enumerate(BANDS):
-            self.ready_feeds.labels(band).set_function(functools.partial(ready.waiting, number))
+            self.ready_feeds.labels(band).set_function(functools.partial(waiting, number))
 
     def http_requests_of(self, route: str, command: str, status: int) -> Counter:
         """Return the counter of requests with these labels. To look it up costs less than `labels`."""

@@ -103,9 +103,12 @@ class Service:
         self.hot_reads = self._threads.pool(_READ_THREADS, "seglog-read")
         self.cold_reads = self._threads.pool(_COLD_READ_THREADS, "seglog-cold")
         slots = slots or Slots(lambda: self.settings.delivery_slots)
-        ready = slots.ready_set(lambda: self._threads.busy_share(self.hot_reads, self.cold_reads))
-        self.feeds = Feeds(self.hot_reads, self.stopping, self.cold_reads, ready, metrics.late_followers.inc)
-        metrics.watch_delivery(ready)
+        ready = slots.ready_set(lambda: self._threads.busy_share(self.hot_reads))
+        cold_slots = Slots(lambda: self.settings.delivery_slots)  # (SLOT-6)
+        cold_ready = cold_slots.ready_set(lambda: self._threads.busy_share(self.cold_reads))
+        late = metrics.late_followers.inc
+        self.feeds = Feeds(self.hot_reads, self.stopping, self.cold_reads, ready, late, cold_ready)
+        metrics.watch_delivery(ready, cold_ready)
         log.queue.group_wait_s = ready.group_wait_s
         self.cursors = Cursors(self)
         self._loaded = loaded

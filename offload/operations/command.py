@@ -267,8 +267,8 @@ class Host(Protocol):
         """Return the daemon's state of a topic's offload, or None without a daemon."""
         ...
 
-    def delivery_pause(self, priority: int, /) -> str | None:
-        """Return why the daemon pauses the followers of topics with this priority, or None."""
+    def delivery_pause(self, priority: int, is_replica: bool, /) -> str | None:
+        """Return why the daemon pauses the followers of topics, or of replicas, with this priority; or None."""
         ...
 
 

@@ -205,7 +205,7 @@ def _delivery_paused(directory: Directory, name: str) -> str | None:
     log, archive = directory.log, directory.maybe_archive
     is_replica = archive is not None and not log.has_topic(name)
     config = archive.replication.config(name) if archive and is_replica else log.topic(name).config
-    return directory.host.delivery_pause(config.priority) if config.priority < 0 else None
+    return directory.host.delivery_pause(config.priority, is_replica) if config.priority < 0 else None
 
 
 def _is_ephemeral(topic: Topic) -> bool:

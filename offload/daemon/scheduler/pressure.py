@@ -3,7 +3,7 @@
     pressure = the largest of these, and 1 at most
         feeds that wait for a slot / slots
         the smoothed wait for a slot / 5 ms
-        busy threads of the pools for reads / all of them
+        busy threads for reads of the local disk / all of them; for replicas, those for reads of the remote
 
     above    what happens                                                           ends
     0.2      a feed collects news for 0 to 20 ms, and sends it as one event         at 0.2

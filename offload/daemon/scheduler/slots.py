@@ -9,11 +9,15 @@
     5  While a feed waits, S looks every 50 ms at the age of all, and every 100 ms at the pressure.
 
 SLOT-1  A slot is free only while no feed may have it. So a feed that finds a free one passes nobody.
-SLOT-2  A directory has one ready set, and the directories of a process take turns. So a priority counts among the
-    topics of one tenant, and each tenant with news gets as many slots as another one.
-SLOT-3  The pressure is that of one directory: its own feeds, waits and threads. A tenant under load delays itself.
+SLOT-2  A directory has one ready set for its local topics, and the directories of a process take turns. So a priority
+    counts among the topics of one tenant, and each tenant with news gets as many slots as another one.
+SLOT-3  The pressure is that of one directory: its own feeds, waits and threads for hot reads. A tenant under load
+    delays itself.
 SLOT-4  A feed that is cancelled leaves the ready set. If it had its slot already, the next feed gets the slot.
 SLOT-5  Without a feed that waits, nothing runs.
+SLOT-6  A replica's page comes from the remote, which may not answer. So the replicas of a directory have slots, a ready
+    set and a pressure of their own. A dead remote takes no slot from a local topic or another tenant, delays no append,
+    and pauses no local topic.
 
 The event loop owns slots and ready sets (offload.daemon.scheduler.ready). Any thread may ask for `pressure`,
 `group_wait_s` and `is_paused`.
