@@ -246,9 +246,9 @@ class _Feed:
             await asyncio.sleep(collect_s)
             if not self._waiting:
                 return False
-        name, config = self.key[0], self._topic.config if isinstance(self._topic, Topic) else self._replica_config
+        name, config = self.key[0], self._config()
         boost = self._ready.boost(name) if config.auto_priority else 0
-        await self._ready.take(self.key, config.priority, boost)
+        await self._ready.take(self.key, config.priority, boost, lambda: self._config().priority)
         try:
             page, has_more = await self._loop.run_in_executor(self._pool, self._look, collect_s > 0)
             if page is not None:
@@ -258,6 +258,9 @@ class _Feed:
         finally:
             self._ready.give_back()
         return has_more
+
+    def _config(self) -> TopicConfig:
+        return self._topic.config if isinstance(self._topic, Topic) else self._replica_config
 
     async def _let_followers_return(self) -> None:
         """Let the followers that have a page wait for the next one. A feed that nobody waits for ends."""

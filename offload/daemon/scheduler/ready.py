@@ -2,8 +2,8 @@
 
     state of a feed   what is true                                           step that follows
     ready             it is in a band, and may get a slot                    served, paused, left
-    paused            its topic's priority is negative, and the pressure     ready, once the pressure is below 0.6; left
-                      was above 0.8
+    paused            its topic's priority is negative, and the pressure     ready, once the pressure is below 0.6, or
+                      was above 0.8                                          the priority is another one; left
     served            it has a slot                                          none: it may enter again
 
 READY-1  A feed is in the set once at most, ready or paused.
@@ -16,6 +16,7 @@ No I/O, no clock: the caller says what time it is.
 from __future__ import annotations
 
 from collections.abc import Hashable
+from dataclasses import replace
 
 from offload.daemon.scheduler.bands import Bands, Consumption, Ready
 from offload.daemon.scheduler.pressure import Pressure
@@ -50,6 +51,12 @@ class ReadyFeeds:
             self.paused[key] = feed
         else:
             self.bands.enter(feed, now_s)
+
+    def resume(self, key: Hashable, now_s: float) -> None:
+        """End the pause of a feed, if it is paused: its topic's priority is not negative any more."""
+        feed = self.paused.pop(key, None)
+        if feed is not None:
+            self.bands.enter(replace(feed, priority=0, is_low=False), now_s)
 
     def leave(self, key: Hashable) -> None:
         """Remove a feed that wants no slot any more."""

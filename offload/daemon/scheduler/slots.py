@@ -96,6 +96,7 @@ class ReadySet:
         self._busy = busy
         self._feeds = ReadyFeeds()
         self._turns: dict[Hashable, asyncio.Future[None]] = {}
+        self._low: dict[Hashable, Callable[[], int]] = {}  # the priority of now, of each that waits with a negative one
 
     @property
     def has_next(self) -> bool:
@@ -143,10 +144,13 @@ class ReadySet:
         """Return whether topics with this priority get no slot now."""
         return priority < 0 and self._feeds.is_paused(priority, self._slots.now_s())
 
-    async def take(self, key: Hashable, priority: int = 0, boost: int = 0) -> None:
+    async def take(
+        self, key: Hashable, priority: int = 0, boost: int = 0, priority_now: Callable[[], int] | None = None
+    ) -> None:
         """Return when the feed has a slot. It has to give the slot back.
 
-        `priority` is that of its topic, and `boost` what comes to it. The feed must not have a slot already.
+        `priority` is that of its topic, and `boost` what comes to it. The feed must not have a slot already. Once
+        `priority_now` returns another one that is not negative, a pause of the feed ends.
         """
         slots = self._slots
         if slots.is_free and not self.is_paused(priority):  # it passes nobody (SLOT-1)
@@ -155,6 +159,8 @@ class ReadySet:
             return
         self._feeds.enter(key, priority, boost, slots.now_s())
         turn = self._turns[key] = asyncio.get_running_loop().create_future()
+        if priority < 0 and priority_now is not None:
+            self._low[key] = priority_now
         slots.enter(self)
         slots.watch(self)
         try:
@@ -181,6 +187,7 @@ class ReadySet:
         """Give a slot to the feed that comes next. Return False if there is none."""
         while (key := self._feeds.serve(self._slots.now_s())) is not None:
             turn = self._turns.pop(key)
+            self._low.pop(key, None)
             if not turn.done():  # else the feed was cancelled, and has not run since
                 turn.set_result(None)
                 return True
@@ -188,8 +195,13 @@ class ReadySet:
 
     def look(self) -> bool:
         """Look at the ages and the pressure. Return whether a feed waits still."""
-        return self._feeds.look(self._slots.count(), self._busy(), self._slots.now_s())
+        now_s = self._slots.now_s()
+        for key, priority_now in self._low.items():
+            if priority_now() >= 0:
+                self._feeds.resume(key, now_s)
+        return self._feeds.look(self._slots.count(), self._busy(), now_s)
 
     def _remove(self, key: Hashable) -> None:
         del self._turns[key]
+        self._low.pop(key, None)
         self._feeds.leave(key)

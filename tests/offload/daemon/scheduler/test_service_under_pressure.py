@@ -17,7 +17,7 @@ from offload.daemon.http import direct, make_app
 from offload.daemon.service import Service
 from offload.daemon.topic_news import Begin, News, topic_news
 from offload.token_rights import EVERYTHING, RIGHTS_KEY
-from seglog import Record, TopicConfig
+from seglog import NoSuchTopic, Record, TopicConfig
 from tests.worlds.services import serving, until
 
 _BYTES = {"content-type": "application/octet-stream"}
@@ -260,5 +260,40 @@ def test_a_topic_gets_its_priority_over_http(tmp_path: Path, values: dict[str, A
             answer = await world.client.post("/topics/made/rpc/topic/set", json=bad)
             assert answer.status_code == 400, (bad, answer.text)
         assert world.service.sync.topic("made").config.priority == config[0]
+
+    run(tmp_path / "data", work)
+
+
+def test_a_topic_whose_priority_is_no_more_negative_goes_on_under_the_same_pressure(tmp_path: Path) -> None:
+    async def work(world: World) -> None:
+        for name in ("low", "lower"):
+            await world.follow(name, -100)
+        await world.press()
+        for name in ("low", "lower"):
+            await world.append(name)
+        await until(lambda: world.ready.paused == 2, "both feeds are paused")
+        answer = await world.client.post("/topics/low/rpc/topic/set", json={"priority": 0})
+        assert answer.status_code == 200, answer.text
+        await until(lambda: world.ready.paused == 1, "the feed waits for a slot")
+        assert world.ready.waiting(1) == 3
+        assert world.ready.is_full
+        world.ready.give_back()
+        await until(lambda: world.values("low") == [b"first", b"x"], "its news come")
+        await until(lambda: world.values("lower") == [b"first", b"x"], "the pause ends")
+
+    run(tmp_path / "data", work)
+
+
+def test_the_end_of_a_paused_topic_ends_its_followers(tmp_path: Path) -> None:
+    async def work(world: World) -> None:
+        await world.follow("low", -100)
+        await world.press()
+        await world.append("low")
+        await until(lambda: world.ready.paused == 1, "the feed is paused")
+        await world.service.log.delete_topic("low")
+        await until(lambda: world.ready.paused == 0, "the feed waits for a slot")
+        world.ready.give_back()
+        await until(world.tasks[0].done, "its follower ends")
+        assert isinstance(world.tasks[0].exception(), NoSuchTopic)
 
     run(tmp_path / "data", work)
