@@ -374,7 +374,10 @@ def _ahead_trouble(topic: LocalTopic | ArchivedTopic) -> Iterator[tuple[str, str
 def _delivery_trouble(topic: LocalTopic | ArchivedTopic) -> Iterator[tuple[str, str]]:
     if topic.delivery_paused is not None:
         name = _name(topic)
-        todo = f"`seglog read {name}` has its records; `seglog topic set {name} --priority 0` ends the pause"
+        is_replica = isinstance(topic, ArchivedTopic) and topic.status.is_replica  # its config is its writer's
+        end = f"`seglog topic set {name} --priority 0` ends the pause"
+        ends = "its followers go on by themselves" if is_replica else end
+        todo = f"`seglog read {name}` has its records; {ends}"
         yield f"FOLLOWERS WAIT: {topic.delivery_paused}", todo
 
 

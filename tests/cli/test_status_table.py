@@ -125,6 +125,14 @@ def test_followers_that_wait_are_told_with_the_reason_and_what_to_do() -> None:
         f"audit: FOLLOWERS WAIT: {paused}",
         "  to do: `seglog read audit` has its records; `seglog topic set audit --priority 0` ends the pause",
     ]
+    replica = TopicStatus(
+        name="audit", head_seq=2, hot_first_seq=3, sealed_seq=2, offloaded_seq=2, earliest_seq=1, evict_floor=1,
+        state="1", lsn=1, diverged_lsn=0, volume="x", committed_at_ms=1, is_replica=True,
+    )  # fmt: skip
+    found = ArchivedTopic(replica, None, None, None, None, None, None, delivery_paused=paused)
+    assert status_text(Output(is_json=False), [found]).splitlines()[-1] == (
+        "  to do: `seglog read audit` has its records; its followers go on by themselves"
+    )
 
 
 def test_a_bucket_that_is_dead_is_one_trouble_of_all_topics_with_what_to_do(
