@@ -73,6 +73,7 @@ class SocketWorld:
                 lambda: self.access.tokens,
                 service.metrics.count_rejected,
                 self.access.open_answers,
+                self.access.tickets,
             )
             with socket.create_server(("127.0.0.1", 0)) as opened:
                 opened.setblocking(False)

@@ -21,7 +21,9 @@ from offload.daemon.http import websocket
 from offload.daemon.http.appends import append_endpoint
 from offload.daemon.http.socket_messages import decode
 from offload.daemon.service import Service
-from offload.daemon.topic_news import EventId
+from offload.daemon.threads import in_threads
+from offload.operations.command import Directory
+from offload.operations.cursor import create
 from offload.token_rights import Role
 from tests.worlds.services import serving, until
 from tests.worlds.sockets import SocketWorld, Talk, end_of, in_the_loop, refusal
@@ -215,37 +217,28 @@ def test_appends_count_as_requests_and_are_refused_over_the_rate_and_without_a_p
     in_the_loop(run())
 
 
-class _Cursors:
-    """A double of the cursors of a service."""
-
-    def __init__(self, epoch: int) -> None:
-        self.epoch = epoch
-        self.acks: list[tuple[Any, ...]] = []
-
-    async def position(self, topic: str, name: str) -> EventId:
-        return EventId(self.epoch, 2)
-
-    async def acked_above(self, topic: str, name: str) -> set[int]:
-        return {4}
-
-    async def ack(self, topic: str, name: str, seqs: Sequence[int], epoch: int) -> EventId:
-        self.acks.append((topic, name, tuple(seqs), epoch))
-        return EventId(epoch, max(seqs))
+async def create_cursor(service: Service, topic: str, name: str) -> None:
+    directory = Directory(lambda: (service.sync, service.archive), None)  # type: ignore[arg-type]
+    await in_threads(service.commands, create, directory, topic, name, "earliest")
 
 
-def test_a_cursor_says_where_a_subscription_begins_and_an_ack_goes_to_it(
-    world: SocketWorld, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_cursor_says_where_a_subscription_begins_and_an_ack_goes_to_it(world: SocketWorld) -> None:
     async def run() -> None:
         async with world.served() as served, served.talking() as talk:
             await append(served.service, "t", *"abcde")
-            cursors = _Cursors(served.service.sync.get_topic("t").epoch)
-            monkeypatch.setattr(served.service, "cursors", cursors)
+            await create_cursor(served.service, "t", "billing")
             await talk.ask("subscribe", 1, topic="t", cursor="billing")
-            assert await talk.until(1, 2) == [(3, "c"), (5, "e")]
-            told = await talk.ask("ack", 2, topic="t", cursor="billing", seqs=[3, 5], epoch=cursors.epoch)
-            assert told == {"is": "acked", "id": 2, "last": f"{cursors.epoch}-5"}
-            assert cursors.acks == [("t", "billing", (3, 5), cursors.epoch)]
+            assert values_of(await talk.until(1, 5)) == [*"abcde"]
+            epoch = served.service.sync.get_topic("t").epoch
+            told = await talk.ask("ack", 2, topic="t", cursor="billing", seqs=[1, 2, 4], epoch=epoch)
+            assert told == {"is": "acked", "id": 2, "last": f"{epoch}-2"}
+            told = await talk.ask("ack", 3, topic="t", cursor="billing", seqs=[9], epoch=epoch)
+            assert (told["is"], told["id"], told["error"]["title"]) == ("error", 3, "SeqOutOfRange")
+            told = await talk.ask("ack", 4, topic="t", cursor="billing", seqs=[5], epoch=epoch + 1)
+            assert (told["is"], told["error"]["status"]) == ("error", 409)
+            assert await talk.ask("unsubscribe", 1) == {"is": "unsubscribed", "id": 1}
+            await talk.ask("subscribe", 5, topic="t", cursor="billing")
+            assert await talk.until(5, 2) == [(3, "c"), (5, "e")]
 
     in_the_loop(run())
 
@@ -404,6 +397,33 @@ def test_a_get_without_a_websocket_says_what_to_do(
             assert answer.headers.get("upgrade") == ("websocket" if is_there else None)
 
     assert util.find_spec("websockets") is not None
+    in_the_loop(run())
+
+
+def test_a_ticket_opens_a_session_which_ends_with_its_token(world: SocketWorld) -> None:
+    async def ticket(served: SocketWorld) -> str:
+        async with httpx.AsyncClient(trust_env=False) as client:
+            headers = {"Authorization": "Bearer secret-of-gone"}
+            answer = await client.post(f"http://127.0.0.1:{served.port}/tickets", headers=headers)
+        return str(answer.json()["ticket"])
+
+    async def run() -> None:
+        async with world.served() as served:
+            path = f"/ws?ticket={await ticket(served)}"
+            status, problem = await refusal(served.connected("nobody", path[:-1]))
+            assert (status, problem["reason"]) == (401, "ticket")
+            status, problem = await refusal(served.connected("stays", "/ws?token=secret-of-stays"))
+            assert (status, problem["title"]) == (400, "InvalidOption")
+            await append(served.service, "t", "one")
+            async with served.connected("nobody", path) as first, served.connected("nobody", path) as second:
+                for client in (first, second):
+                    await Talk(client).ask("subscribe", 1, topic="t")
+                served.reload("stays")
+                for client in (first, second):
+                    assert await end_of(client) == (1008, "revoked")
+            status, problem = await refusal(served.connected("nobody", path))
+            assert (status, problem["reason"]) == (401, "ticket")
+
     in_the_loop(run())
 
 
