@@ -339,11 +339,16 @@ def _close(server: uvicorn.Server) -> None:
 def _server(app: App, listener: Listener, settings: ServeSettings, stopping: StopEvent) -> Server:
     is_probes = listener.kind is Kind.PROBES
     has_websockets = listener.kind in (Kind.TCP, Kind.UNIX) and find_spec("websockets") is not None
+    protocol: Any = "none"
+    if has_websockets:
+        from offload.daemon.socket_protocol import SocketProtocol  # imported late: the package is an extra
+
+        protocol = SocketProtocol
     limits = Limits(settings.header_timeout_s, settings.body_timeout_s, lambda: stopping.is_set() and not is_probes)
     config = uvicorn.Config(
         app,
         # No compression: it takes memory for each connection.
-        ws="websockets-sansio" if has_websockets else "none",
+        ws=protocol,
         ws_max_size=settings.max_body_bytes,
         ws_per_message_deflate=False,
         ws_ping_interval=_PING_S,

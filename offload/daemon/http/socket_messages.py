@@ -111,8 +111,13 @@ class Append:
     @property
     def query(self) -> bytes:
         """Return the query of the POST that means the same (SAID-2)."""
-        named = {"tag": self.tag, "node": self.node, "durability": self.durability, "whole": self.whole and "1"}
-        return urlencode({name: text for name, text in named.items() if text}).encode()
+        named = {
+            "tag": self.tag,
+            "node": self.node,
+            "durability": self.durability,
+            "whole": "1" if self.whole else None,
+        }
+        return urlencode({name: text for name, text in named.items() if text is not None}).encode()
 
     @property
     def headers(self) -> list[tuple[bytes, bytes]]:

@@ -14,8 +14,8 @@ SOCKET-1  A client that takes nothing holds one page for each of its subscriptio
     delays its own messages and no other client. After `body_timeout_s` the guard cuts it off.
 SOCKET-2  A message that is bad, or whose work fails, gets an `error`, and the connection stays. One of more than
     `max_body_bytes` closes it with 1009, before it is whole in memory.
-SOCKET-3  S takes the messages of a client one after the other, so appends keep their order. Each append and each ack
-    counts as a request, with a place and a rate of its own (`Guard`).
+SOCKET-3  S takes the messages of a client one after the other, so appends keep their order. Each append, ack and
+    subscribe counts as a request, with a place and a rate of its own (`Guard`).
 SOCKET-4  After `unsubscribed` or `end`, no record of that subscription comes.
 SOCKET-5  What a client has not got when its connection ends it gets by `last`: no record twice, and none left out.
 """
@@ -54,6 +54,7 @@ from offload.errors import InvalidOption, Refused, Stopping
 from offload.replica_topic import ReplicaTopic
 from offload.token_rights import RIGHTS_KEY, Role, rights_of
 from seglog import LogClosed, Record, SeglogError, Topic
+from seglog.base.arguments import WHOLE_MAX
 from seglog.base.values import dataclass
 
 MOST_SUBSCRIPTIONS: Final = 32
@@ -134,7 +135,8 @@ class _Subscription:
     choice: Choice
     credit: int | None
     acked: Set[int]
-    acked_epoch: int  # after a truncation, the seqs of `acked` may be other records
+    acked_below: int = WHOLE_MAX
+    """The acked seqs from here on are those of other records: a truncation took the records that were acked."""
     task: asyncio.Task[None] | None = None
     more: asyncio.Event = field(default_factory=asyncio.Event)
 
@@ -153,15 +155,11 @@ class _Subscription:
     def places(self, page: Page, first: int) -> list[int]:
         """Return the places of the items of a page to send, from seq `first` on."""
         places = chosen(page, self.choice, first, None)
-        return [place for place in places if not self._is_acked(page, place)] if self.has_acked(page) else places
-
-    def has_acked(self, page: Page) -> bool:
-        """Return whether the page may have records that are acked."""
-        return bool(self.acked) and page.epoch == self.acked_epoch
+        return [place for place in places if not self._is_acked(page, place)] if self.acked else places
 
     def _is_acked(self, page: Page, place: int) -> bool:
         item = page.items[place]
-        return isinstance(item, Record) and item.seq in self.acked
+        return isinstance(item, Record) and item.seq < self.acked_below and item.seq in self.acked
 
 
 class _Session:
@@ -184,6 +182,7 @@ class _Session:
         self._subscriptions: dict[int, _Subscription] = {}
         self._failure: OSError | None = None
         self._is_closed = False
+        self._taken_chars = 0  # of the message that it takes just now
 
     async def run(self) -> None:
         """Take messages until the connection ends. Raises `TimeoutError` if the client takes nothing."""
@@ -227,7 +226,8 @@ class _Session:
         if text is None:
             hint = "send JSON as a text message"
             return None, Refused(415, "type", "the daemon takes messages of text", hint=hint)
-        if len(text) <= SHORT_BYTES:
+        self._taken_chars = len(text)
+        if self._taken_chars <= SHORT_BYTES:
             return messages.decode(text)
         found: tuple[int | None, messages.Message | Exception] = await in_threads(
             self._service.local, messages.decode, text
@@ -264,10 +264,12 @@ class _Session:
         if len(self._subscriptions) >= MOST_SUBSCRIPTIONS:
             hint = "open another connection"
             raise InvalidOption("topic", f"a connection has at most {MOST_SUBSCRIPTIONS} subscriptions", hint=hint)
-        topic = await readable(self._service, wanted.topic)
-        last, acked = await self._position(wanted)
+        with self._within() as place:
+            place.take()
+            topic = await readable(self._service, wanted.topic)
+            last, acked = await self._position(wanted)
         choice = Choice(wanted.tag, None, frozenset(wanted.exclude_node))
-        subscription = _Subscription(wanted.id, wanted.topic, choice, wanted.credit, acked, last.epoch if last else 0)
+        subscription = _Subscription(wanted.id, wanted.topic, choice, wanted.credit, acked)
         tail = 0 if wanted.start is None and wanted.tail is None else wanted.tail
         begin = Begin(wanted.start, tail, wanted.gaps)
         self._subscriptions[wanted.id] = subscription
@@ -278,8 +280,10 @@ class _Session:
         """Return what the client has, by its own word or by its cursor, and the acked seqs above that."""
         if wanted.cursor is not None:
             cursors = self._service.cursors
-            acked: Set[int] = await cursors.acked_above(wanted.topic, wanted.cursor)
-            return await cursors.position(wanted.topic, wanted.cursor), acked
+            position = await cursors.position(wanted.topic, wanted.cursor)  # first: a cut after it is told
+            return position, await cursors.acked_above(wanted.topic, wanted.cursor)
+        if wanted.last == "":
+            raise InvalidOption("last", "is empty", hint="leave it out to begin behind the head")
         try:
             return EventId.of(wanted.last), frozenset()
         except InvalidOption as error:
@@ -289,7 +293,7 @@ class _Session:
         """Append as a POST does (SAID-2)."""
         rights = rights_of(self._scope)
         rights.check(Role.APPEND, wanted.topic)
-        is_short = len(wanted.records) * 64 <= SHORT_BYTES
+        is_short = self._taken_chars <= SHORT_BYTES
         body: bytes = (
             messages.body_of(wanted) if is_short else await in_threads(self._service.local, messages.body_of, wanted)
         )
@@ -316,7 +320,8 @@ class _Session:
 
     async def _ack(self, wanted: messages.Ack) -> str:
         rights_of(self._scope).check(Role.READ, wanted.topic)
-        with self._within():
+        with self._within() as place:
+            place.take()
             position = await self._service.cursors.ack(wanted.topic, wanted.cursor, wanted.seqs, wanted.epoch)
         return messages.said("acked", wanted.id, last=str(position))
 
@@ -346,15 +351,15 @@ class _Session:
         except Exception as error:
             if not isinstance(error, SeglogError):
                 _log.error("a subscription of a WebSocket failed", exc_info=error)
-            self._subscriptions.pop(subscription.id, None)
             with suppress(_Gone):
                 await self._tell(messages.ended(subscription.id, error))
+            self._subscriptions.pop(subscription.id, None)  # not before: until then, the session ends this task
 
     async def _send_page(self, subscription: _Subscription, news: News) -> None:
         """Send the records of a page, as the credit allows: all in one message, or a part of it in each."""
         page = news.page
         rest = subscription.places(page, news.first_seq)
-        is_shared = news.first_seq <= page.first_seq and not subscription.has_acked(page)
+        is_shared = news.first_seq <= page.first_seq and not subscription.acked
         while rest:
             places = _within_credit(page, rest, await subscription.room())
             rest = rest[len(places) :]
@@ -365,6 +370,7 @@ class _Session:
                 subscription.credit -= page.count_records(places)
 
     async def _send_truncation(self, subscription: _Subscription, cut: Truncation) -> None:
+        subscription.acked_below = min(subscription.acked_below, cut.seq)
         last = EventId(cut.epoch, cut.seq - 1)
         await self._tell(messages.said("truncated", subscription.id, last=str(last), **{"from": cut.seq}))
 
@@ -394,10 +400,9 @@ class _Session:
             if isinstance(error, TimeoutError):
                 self._scope.get("state", {}).get(ABORT, lambda: None)()
             raise _Gone from error
-        except RuntimeError:  # a message behind the close
-            if not self._is_closed:
-                raise
-            raise _Gone from None
+        except RuntimeError as error:  # a message behind the close, which may be the server's: 1009, 1011
+            self._is_closed = True
+            raise _Gone from error
 
 
 def _within_credit(page: Page, places: list[int], most: int | None) -> list[int]:

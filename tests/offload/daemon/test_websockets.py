@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import json
 import os
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -198,6 +199,105 @@ def test_the_end_of_its_token_ends_it(tmp_path: Path) -> None:
             assert (status, problem["reason"]) == (403, "origin")
             await stays.send("still")
             assert await stays.recv() == "still"
+
+    in_the_loop(run())
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        b"Cookie: " + b"c" * 9000 + b"\r\n\r\n",
+        b"".join(b"X-%d: x\r\n" % number for number in range(130)) + b"\r\n",
+        b"\r\n" + b"\xff" * 8,  # a frame that is none comes with the head
+    ],
+)
+def test_a_head_that_the_parser_of_websockets_does_not_take_gets_400(tmp_path: Path, more: bytes) -> None:
+    async def run() -> None:
+        async with echoing(tmp_path, asks_for_tokens=False) as toy:
+            reader, writer = await asyncio.open_connection("127.0.0.1", toy.port)
+            writer.write(PLAIN + UPGRADE + more)
+            async with asyncio.timeout(20):
+                found = await reader.read()
+            writer.close()
+            head, _, body = found.partition(b"\r\n\r\n")
+            assert head.startswith(b"HTTP/1.1 400 ")
+            assert json.loads(body)["reason"] == "websocket"
+            await until(lambda: not toy.server.server_state.connections, "the connection is gone")
+
+    in_the_loop(run())
+
+
+def _frame(kind: int, data: bytes) -> bytes:
+    assert len(data) < 126
+    return bytes([kind, 0x80 | len(data)]) + bytes(4) + data
+
+
+def test_a_client_that_sends_pings_and_takes_no_pong_is_not_read(tmp_path: Path) -> None:
+    async def run() -> None:
+        async with echoing(tmp_path, asks_for_tokens=False) as toy:
+            _, writer = await asyncio.open_connection("127.0.0.1", toy.port, limit=1)
+            writer.write(PLAIN + UPGRADE + b"\r\n")
+            pings = _frame(0x89, b"p" * 125) * 8000
+            with suppress(TimeoutError):
+                async with asyncio.timeout(20):
+                    for _ in range(32):  # 34 MB; the system holds some
+                        writer.write(pings)
+                        async with asyncio.timeout(2):
+                            await writer.drain()
+            (protocol,) = toy.server.server_state.connections
+            assert protocol.transport.get_write_buffer_size() < MIB
+            assert not protocol.writable.is_set()
+            writer.transport.abort()
+            await until(lambda: not toy.server.server_state.connections, "the connection is gone")
+
+    in_the_loop(run())
+
+
+def test_a_client_whose_messages_wait_until_it_takes_bytes_loses_none(tmp_path: Path) -> None:
+    async def run() -> None:
+        async with echoing(tmp_path) as toy, toy.connected(max_queue=1) as client:
+            sent = [bytes([number]) * MIB for number in range(24)]
+            sending = asyncio.gather(*map(client.send, sent))
+            await asyncio.sleep(0.5)  # the echoes fill all that is between
+            assert [await client.recv() for _ in sent] == sent
+            await sending
+
+    in_the_loop(run())
+
+
+def test_a_message_in_many_frames_is_one_buffer(tmp_path: Path) -> None:
+    async def run() -> None:
+        async with echoing(tmp_path, asks_for_tokens=False) as toy:
+            reader, writer = await asyncio.open_connection("127.0.0.1", toy.port)
+            writer.write(
+                PLAIN + UPGRADE + b"\r\n" + _frame(0x01, b"b") + (_frame(0x00, b"") + _frame(0x00, b"o")) * 1000
+            )
+            assert (await reader.readuntil(b"\r\n\r\n")).startswith(b"HTTP/1.1 101 ")
+            (protocol,) = toy.server.server_state.connections
+            await until(lambda: protocol.frames and len(protocol.frames[0]) == 1001, "all frames came")
+            assert len(protocol.frames) == 1
+            writer.write(_frame(0x80, b"m") + ONE)
+            assert (
+                await reader.readexactly(4 + 1002 + 5)
+                == b"\x81\x7e\x03\xea" + b"b" + b"o" * 1000 + b"m" + b"\x81\x03one"
+            )
+            writer.close()
+
+    in_the_loop(run())
+
+
+def test_a_close_ends_although_the_client_takes_nothing(tmp_path: Path) -> None:
+    async def run() -> None:
+        async with echoing(tmp_path, asks_for_tokens=False, SERVE_BODY_TIMEOUT_S="1") as toy:
+            _, writer = await asyncio.open_connection("127.0.0.1", toy.port, limit=1)
+            writer.write(PLAIN + UPGRADE + b"\r\n")
+            await until(lambda: toy.scopes == ["websocket"], "the server has taken it")
+            (protocol,) = toy.server.server_state.connections
+            protocol.transport.write(bytes(32 * MIB))  # so much that no system holds it
+            protocol.keepalive_timeout()
+            await until(lambda: not toy.server.server_state.connections, "the connection is cut")
+            await until(lambda: toy.ends == [1005], "the end reaches the application")
+            writer.transport.abort()
 
     in_the_loop(run())
 

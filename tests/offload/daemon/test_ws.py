@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import json
+import threading
 from collections.abc import Sequence
 from contextlib import suppress
 from importlib import util
@@ -22,6 +23,7 @@ from offload.daemon.http.appends import append_endpoint
 from offload.daemon.http.socket_messages import decode
 from offload.daemon.service import Service
 from offload.daemon.threads import in_threads
+from offload.errors import InvalidOption
 from offload.operations.command import Directory
 from offload.operations.cursor import create
 from offload.token_rights import Role
@@ -243,20 +245,19 @@ def test_a_cursor_says_where_a_subscription_begins_and_an_ack_goes_to_it(world: 
     in_the_loop(run())
 
 
-def test_what_a_cursor_acked_before_a_truncation_hides_no_later_record(
-    world: SocketWorld, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_after_a_truncation_a_cursor_hides_no_new_record(world: SocketWorld) -> None:
     async def run() -> None:
         async with world.served() as served, served.talking() as talk:
-            await append(served.service, "t", *"abcde")
-            topic = served.service.sync.get_topic("t")
-            monkeypatch.setattr(served.service, "cursors", _Cursors(topic.epoch))
-            await talk.ask("subscribe", 1, topic="t", cursor="billing")
-            assert await talk.until(1, 2) == [(3, "c"), (5, "e")]
-            await asyncio.to_thread(topic.truncate, 4)
-            assert (await talk.hear())["is"] == "truncated"
-            await append(served.service, "t", "D", "E")
-            assert (await talk.until(1, 4))[2:] == [(4, "D"), (5, "E")]
+            await append(served.service, "t", *"abcdefg")
+            await create_cursor(served.service, "t", "billing")
+            epoch = served.service.sync.get_topic("t").epoch
+            await talk.ask("ack", 1, topic="t", cursor="billing", seqs=[1, 3, 6], epoch=epoch)
+            await talk.ask("subscribe", 2, topic="t", cursor="billing")
+            assert values_of(await talk.until(2, 4)) == [*"bdeg"]
+            await asyncio.to_thread(served.service.sync.get_topic("t").truncate, 5)
+            assert (await talk.hear())["from"] == 5
+            await append(served.service, "t", *"EFG")
+            assert (await talk.until(2, 7))[4:] == [(5, "E"), (6, "F"), (7, "G")]
 
     in_the_loop(run())
 
@@ -267,6 +268,67 @@ def test_an_append_to_a_topic_of_the_daemon_is_refused(world: SocketWorld, topic
         async with world.served() as served, served.talking() as talk:
             told = await talk.ask("append", 1, topic=topic, records=[{"value": "x"}])
             assert (told["is"], told["error"]["status"]) == ("error", 409)
+
+    in_the_loop(run())
+
+
+def test_each_subscribe_and_each_ack_counts_as_a_request(world: SocketWorld) -> None:
+    async def run() -> None:
+        async with world.served(TENANT_REQUESTS_PER_S="3") as served, served.talking() as talk:
+            for do, members in (
+                ("subscribe", {"topic": "nope"}),
+                ("ack", {"topic": "nope", "cursor": "c", "seqs": [1], "epoch": 1}),
+            ):
+                told = [(await talk.ask(do, 1, **members))["error"] for _ in range(8)]
+                assert {each["status"] for each in told} == {404, 429}
+                await asyncio.sleep(1)
+
+    in_the_loop(run())
+
+
+def test_an_ack_under_way_has_a_place(world: SocketWorld, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def run() -> None:
+        async with world.served(SERVE_MAX_REQUESTS="1") as served, served.talking() as one, served.talking() as two:
+            await append(served.service, "t", "x")
+            begun, ends = asyncio.Event(), asyncio.Event()
+
+            async def ack(*_: Any) -> None:
+                begun.set()
+                await ends.wait()
+                raise InvalidOption("seqs", "as the test wants it")
+
+            monkeypatch.setattr(served.service.cursors, "ack", ack)
+            await one.say("ack", 1, topic="t", cursor="c", seqs=[1], epoch=1)
+            for do, more in (
+                ("ack", {"cursor": "c", "seqs": [1], "epoch": 1}),
+                ("subscribe", {}),
+                ("append", {"records": []}),
+            ):
+                told = await two.ask(do, 2, topic="t", **more)
+                assert (told["is"], told["error"]["status"]) == ("error", 429)
+            ends.set()
+            assert (await one.hear())["error"]["status"] == 400
+            assert (await two.ask("subscribe", 3, topic="t"))["is"] == "subscribed"
+
+    in_the_loop(run())
+
+
+def test_a_long_record_is_made_ready_in_a_thread(world: SocketWorld, monkeypatch: pytest.MonkeyPatch) -> None:
+    threads: list[bool] = []
+    as_before = messages.body_of
+
+    def body_of(wanted: messages.Append) -> bytes:
+        threads.append(threading.current_thread() is threading.main_thread())
+        return as_before(wanted)
+
+    monkeypatch.setattr(messages, "body_of", body_of)
+
+    async def run() -> None:
+        async with world.served() as served, served.talking() as talk:
+            for length in (10, 1_000_000):
+                told = await talk.ask("append", 1, topic="t", records=[{"value": "v" * length}])
+                assert told["is"] == "appended"
+            assert threads == [True, False]
 
     in_the_loop(run())
 
@@ -289,6 +351,7 @@ def test_an_append_to_a_topic_of_the_daemon_is_refused(world: SocketWorld, topic
         ('{"do": "subscribe", "id": 5, "topic": "t", "from": -1}', 5, "argument from"),
         ('{"do": "subscribe", "id": 5, "topic": "t", "from": 1, "tail": 1}', 5, "second place"),
         ('{"do": "subscribe", "id": 5, "topic": "t", "last": "7"}', 5, "option last"),
+        ('{"do": "subscribe", "id": 5, "topic": "t", "last": ""}', 5, "option last"),
         ('{"do": "subscribe", "id": 5, "topic": "t", "exclude_node": "a"}', 5, "argument exclude_node"),
         ('{"do": "subscribe", "id": 5, "topic": "t", "cursor": "c"}', 5, "no cursor c"),
         ('{"do": "subscribe", "id": 5, "topic": "nope"}', 5, "nope"),
@@ -300,6 +363,8 @@ def test_an_append_to_a_topic_of_the_daemon_is_refused(world: SocketWorld, topic
         ('{"do": "append", "id": 7, "topic": "t", "records": [], "producer": {"id": "p"}}', 7, "option epoch"),
         ('{"do": "append", "id": 7, "topic": "t", "records": [], "producer": 3}', 7, "argument producer"),
         ('{"do": "append", "id": 7, "topic": "t", "records": [], "durability": "none"}', 7, "durability"),
+        ('{"do": "append", "id": 7, "topic": "t", "records": [], "durability": ""}', 7, "durability"),
+        ('{"do": "credit", "id": 1, "records": 1, "\\ud800": 1}', 1, "unknown"),
         (b"\0", None, "text"),
     ],
 )
@@ -613,6 +678,48 @@ def test_four_messages_wait_for_a_client_and_no_other_page_is_encoded(tmp_path: 
             takes.set()
             await until(lambda: len(told) == 8, "each subscription has its page")
             assert sorted(told) == list(range(8))
+            await inbox.put({"type": "websocket.disconnect"})
+            await task
+            assert not [each for each in asyncio.all_tasks() if "_follow" in repr(each.get_coro())]
+
+    in_the_loop(run())
+
+
+@pytest.mark.parametrize("do", ["subscribe", "unsubscribe"])
+def test_a_message_behind_the_close_of_the_server_ends_the_session(tmp_path: Path, do: str) -> None:
+    """The server closes by itself with 1009 and 1011. What comes behind that is no failure."""
+
+    async def run() -> None:
+        async with serving(tmp_path / "d", "", None) as service:
+            await append(service, "t", "x")
+            inbox = asyncio.Queue[dict[str, Any]]()
+
+            async def send(_: Any) -> None:
+                raise RuntimeError("Unexpected ASGI message 'websocket.send', after sending 'websocket.close'.")
+
+            text = json.dumps({"do": do, "id": 1, **({"topic": "t"} if do == "subscribe" else {})})
+            await inbox.put({"type": "websocket.receive", "text": text})
+            await websocket._Session(service, append_endpoint(service), {"type": "websocket"}, inbox.get, send).run()
+
+    in_the_loop(run())
+
+
+def test_a_subscription_whose_end_waits_for_a_place_ends_with_the_session(tmp_path: Path) -> None:
+    async def run() -> None:
+        async with serving(tmp_path / "d", "", None) as service:
+            await append(service, "t", "x")
+            inbox, told = asyncio.Queue[dict[str, Any]](), list[str]()
+
+            async def send(message: Any) -> None:
+                told.append(json.loads(message["text"])["is"])
+                if told[-1] == "end":
+                    await asyncio.Event().wait()  # the client takes nothing
+
+            wanted = {"do": "subscribe", "id": 1, "topic": "t", "from": 9}
+            await inbox.put({"type": "websocket.receive", "text": json.dumps(wanted)})
+            session = websocket._Session(service, append_endpoint(service), {"type": "websocket"}, inbox.get, send)
+            task = asyncio.create_task(session.run())
+            await until(lambda: told == ["subscribed", "end"], "the end waits")
             await inbox.put({"type": "websocket.disconnect"})
             await task
             assert not [each for each in asyncio.all_tasks() if "_follow" in repr(each.get_coro())]

@@ -1,0 +1,102 @@
+"""The protocol of a WebSocket: that of uvicorn, with the bounds that hold for each connection of the daemon.
+
+    what a client does                             the daemon then
+    sends pings, and takes no pong                 reads no more, until the client takes bytes
+    sends a message in millions of frames          keeps their bytes in one buffer
+    sends a head that uvicorn's parser refuses     answers 400: more than 128 headers, or one of over 8 KiB
+    takes no byte after the close                  aborts the connection after `body_timeout_s`
+
+FRAMES-1  What waits for a client has a bound, also what no application sent.
+FRAMES-2  A close waits until the client takes the buffered bytes, so an abort follows each close.
+FRAMES-3  A head gets an answer. Nothing else would end the connection: no request is under way, and no time limit runs.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
+
+from offload.daemon.exchange import status_line
+from offload.daemon.problems import error_answer
+from offload.errors import Refused
+
+
+class SocketProtocol(WebSocketsSansIOProtocol):
+    def connection_made(self, transport: Any) -> None:
+        super().connection_made(_Closing(transport, self.config.ws_ping_timeout or 0))  # type: ignore[arg-type]
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        super().connection_lost(exc)
+        self.transport.is_lost()  # type: ignore[attr-defined]
+
+    def data_received(self, data: bytes) -> None:
+        super().data_received(data)
+        if not self.handshake_initiated and not self.close_sent:  # the head comes whole
+            self._refuse_head()
+
+    def handle_parser_exception(self) -> None:
+        if self.conn.close_sent is not None:  # else it came with the head, which `data_received` refuses
+            super().handle_parser_exception()
+
+    def handle_cont(self, event: Any) -> None:
+        frames: list[Any] = self.frames
+        if not isinstance(frames[0], bytearray):  # a list of small frames takes many times their bytes
+            frames[0] = bytearray(frames[0])
+        frames[0] += event.data
+        if event.fin:
+            self.send_receive_event_to_app()
+
+    def pause_writing(self) -> None:
+        super().pause_writing()
+        self._read_if_writable()
+
+    def resume_writing(self) -> None:
+        super().resume_writing()
+        self._read_if_writable()
+
+    async def receive(self) -> Any:
+        message = await super().receive()
+        self._read_if_writable()
+        return message
+
+    def _read_if_writable(self) -> None:
+        """Read no message for which there may be no room to answer (FRAMES-1)."""
+        if self.transport.is_closing():
+            return
+        if not self.writable.is_set():
+            self.transport.pause_reading()
+        elif not self.read_paused:
+            self.transport.resume_reading()
+
+    def _refuse_head(self) -> None:
+        hint = "send at most 128 headers of 8 KiB, and no frame before the answer"
+        status, headers, body = error_answer(Refused(400, "websocket", "this is no head of a WebSocket", hint=hint))
+        lines = [b"%b: %b\r\n" % header for header in (*headers, (b"connection", b"close"))]
+        self.close_sent = True
+        self.transport.write(b"".join((status_line(status), *lines, b"\r\n", body)))
+        self.transport.close()
+
+
+class _Closing:
+    """A transport whose `close` ends, also if the client takes nothing (FRAMES-2)."""
+
+    def __init__(self, transport: asyncio.Transport, limit_s: float) -> None:
+        self._transport = transport
+        self._limit_s = limit_s
+        self._timer: asyncio.TimerHandle | None = None
+        self.write = transport.write
+        self.is_closing = transport.is_closing
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._transport, name)
+
+    def close(self) -> None:
+        self._transport.close()
+        if self._timer is None:
+            self._timer = asyncio.get_running_loop().call_later(self._limit_s, self._transport.abort)
+
+    def is_lost(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
