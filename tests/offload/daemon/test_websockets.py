@@ -213,12 +213,14 @@ def test_the_end_of_its_token_ends_it(tmp_path: Path) -> None:
 )
 def test_a_head_that_the_parser_of_websockets_does_not_take_gets_400(tmp_path: Path, more: bytes) -> None:
     async def run() -> None:
-        async with echoing(tmp_path, asks_for_tokens=False) as toy:
+        async with echoing(tmp_path, asks_for_tokens=False, SERVE_STOP_TIMEOUT_S="1") as toy:
             reader, writer = await asyncio.open_connection("127.0.0.1", toy.port)
             writer.write(PLAIN + UPGRADE + more)
-            async with asyncio.timeout(20):
-                found = await reader.read()
-            writer.close()
+            try:
+                async with asyncio.timeout(5):
+                    found = await reader.read()
+            finally:
+                writer.transport.abort()
             head, _, body = found.partition(b"\r\n\r\n")
             assert head.startswith(b"HTTP/1.1 400 ")
             assert json.loads(body)["reason"] == "websocket"
@@ -288,16 +290,18 @@ def test_a_message_in_many_frames_is_one_buffer(tmp_path: Path) -> None:
 
 def test_a_close_ends_although_the_client_takes_nothing(tmp_path: Path) -> None:
     async def run() -> None:
-        async with echoing(tmp_path, asks_for_tokens=False, SERVE_BODY_TIMEOUT_S="1") as toy:
+        async with echoing(tmp_path, asks_for_tokens=False, SERVE_BODY_TIMEOUT_S="1", SERVE_STOP_TIMEOUT_S="1") as toy:
             _, writer = await asyncio.open_connection("127.0.0.1", toy.port, limit=1)
             writer.write(PLAIN + UPGRADE + b"\r\n")
             await until(lambda: toy.scopes == ["websocket"], "the server has taken it")
             (protocol,) = toy.server.server_state.connections
             protocol.transport.write(bytes(32 * MIB))  # so much that no system holds it
             protocol.keepalive_timeout()
-            await until(lambda: not toy.server.server_state.connections, "the connection is cut")
+            try:
+                await until(lambda: not toy.server.server_state.connections, "the connection is cut")
+            finally:
+                writer.transport.abort()
             await until(lambda: toy.ends == [1005], "the end reaches the application")
-            writer.transport.abort()
 
     in_the_loop(run())
 
