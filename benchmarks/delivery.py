@@ -144,7 +144,7 @@ def _batch(token: bytes) -> list[bytes]:
 
 @asynccontextmanager
 async def _ours(directory: Path) -> AsyncIterator[tuple[int, Callable[[bytes], None]]]:
-    with daemon.running(directory / "data") as served:
+    with daemon.running(directory / "data", SERVE_HEADER_TIMEOUT_S="3600") as served:
         connections = {topic: await _Connection.to(served.port) for topic in TOPICS}
         for topic, connection in connections.items():
             await connection.append(topic, [b"makes the topic"])
@@ -183,7 +183,7 @@ def _stuck(options: Options) -> list[Row]:
     followers, size = (2, 1 << 20) if options.quick else (10, _STUCK_BYTES)
     place = options.directory / "stuck"
     shutil.rmtree(place, ignore_errors=True)
-    with daemon.running(place) as served, asyncio.Runner() as runner:
+    with daemon.running(place, SERVE_HEADER_TIMEOUT_S="3600") as served, asyncio.Runner() as runner:
         connection = runner.run(_Connection.to(served.port))
         for _ in range(size >> 20):
             runner.run(connection.append("bench", [os.urandom(1 << 10)] * 1024))
@@ -238,7 +238,7 @@ def _low_band(options: Options) -> Row:
     topics, seconds = (2, 0.2) if options.quick else (_LOAD_TOPICS, 10.0)
     place = options.directory / "bands"
     shutil.rmtree(place, ignore_errors=True)
-    with daemon.running(place) as served, asyncio.Runner() as runner:
+    with daemon.running(place, SERVE_HEADER_TIMEOUT_S="3600") as served, asyncio.Runner() as runner:
         longest_s = runner.run(_longest_wait(served.port, topics, seconds))
     shutil.rmtree(place)
     return alone(f"a B1 topic beside {topics} of B4 under load, longest wait", "ms", longest_s * 1000)
@@ -309,7 +309,7 @@ async def _acks_in(ack: Callable[[], Any], count: int, slice_s: float) -> Figure
 
 @asynccontextmanager
 async def _cursor(directory: Path, count: int) -> AsyncIterator[Callable[[], Any]]:
-    with daemon.running(directory / "data") as served:
+    with daemon.running(directory / "data", SERVE_HEADER_TIMEOUT_S="3600") as served:
         connection = await _Connection.to(served.port)
         await connection.append("bench", [b"x" * 100])
         await asyncio.to_thread(_command, served.port, "cursor/create", topic="bench", name="billing", at="earliest")
