@@ -10,10 +10,11 @@ from pathlib import Path
 import seglog
 from catalog.objects import ObjectStore
 from offload.daemon.service import Service, open_service
+from offload.operations.command import Directory
 from offload.settings import read_settings
 from tests.worlds.clock import HandClock
 
-__all__ = ["serving", "until"]
+__all__ = ["directory_of", "serving", "until"]
 
 _QUICK = {
     "SEGLOG_SERVE_CHECK_INTERVAL_MS": "10",
@@ -51,3 +52,8 @@ async def until(is_so: Callable[[], bool], what: str) -> None:
             return
         await asyncio.sleep(0.01)
     raise AssertionError(f"waited in vain: {what}")
+
+
+def directory_of(service: Service) -> Directory:
+    """Return the directory of a service, as its commands get it."""
+    return Directory(lambda: (service.sync, service.archive), None)  # type: ignore[arg-type]

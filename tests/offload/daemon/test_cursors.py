@@ -15,20 +15,15 @@ from offload.daemon.http import make_app
 from offload.daemon.service import Service
 from offload.daemon.threads import in_threads
 from offload.daemon.topic_news import EventId
-from offload.operations.command import Directory
 from offload.operations.cursor import TOPIC, create, delete, list_cursors, reset
 from offload.token_rights import RIGHTS_KEY, Grant, Rights, Role
 from seglog import AppendsHeld, InvalidArgument, NoSuchTopic, SeqOutOfRange
 from seglog.base.errors import Conflict, Corrupt, Missing
 from tests.seams.limits import Limit, set_limit
 from tests.worlds.asgi import asked
-from tests.worlds.services import serving, until
+from tests.worlds.services import directory_of, serving, until
 
 ACKS = "/topics/orders/cursors/billing/acks"
-
-
-def directory_of(service: Service) -> Directory:
-    return Directory(lambda: (service.sync, service.archive), None)  # type: ignore[arg-type]
 
 
 async def command(service: Service, work: Any, *given: Any) -> Any:

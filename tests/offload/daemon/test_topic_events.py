@@ -26,8 +26,7 @@ from offload.operations.cursor import create
 from offload.token_rights import Role
 from seglog import TopicConfig
 from tests.offload.daemon.live_answers import Listening, LiveEvent, events_in, listening
-from tests.offload.daemon.test_cursors import directory_of
-from tests.worlds.services import until
+from tests.worlds.services import directory_of, until
 
 BOTH = "/events?topic=orders:1&topic=web:1"
 

@@ -24,10 +24,9 @@ from offload.daemon.http.socket_messages import decode
 from offload.daemon.service import Service
 from offload.daemon.threads import in_threads
 from offload.errors import InvalidOption
-from offload.operations.command import Directory
 from offload.operations.cursor import create
 from offload.token_rights import Role
-from tests.worlds.services import serving, until
+from tests.worlds.services import directory_of, serving, until
 from tests.worlds.sockets import SocketWorld, Talk, end_of, in_the_loop, refusal
 
 KIB = 1024
@@ -220,8 +219,7 @@ def test_appends_count_as_requests_and_are_refused_over_the_rate_and_without_a_p
 
 
 async def create_cursor(service: Service, topic: str, name: str) -> None:
-    directory = Directory(lambda: (service.sync, service.archive), None)  # type: ignore[arg-type]
-    await in_threads(service.commands, create, directory, topic, name, "earliest")
+    await in_threads(service.commands, create, directory_of(service), topic, name, "earliest")
 
 
 def test_a_cursor_says_where_a_subscription_begins_and_an_ack_goes_to_it(world: SocketWorld) -> None:
