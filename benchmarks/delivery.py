@@ -25,12 +25,12 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks import daemon
-from benchmarks.http_follow import Crowd, Way, begin_crowd
+from benchmarks.http_follow import Crowd, Way, begin_crowd, received
 from benchmarks.http_load import post
 from benchmarks.machine import describe
 from benchmarks.options import Options
 from benchmarks.report import Aim, Report, Row, alone, compare
-from benchmarks.runner import Figures, Rounds, percentiles
+from benchmarks.runner import Figures, Rounds
 from benchmarks.slices import Open, Slice, in_slices
 from benchmarks.stores import jetstream
 from seglog.client.bodies import VALUES_TYPE, encode_values
@@ -193,7 +193,7 @@ def _stuck(options: Options) -> list[Row]:
             connection.writer.write(post("/topics/bench/records", token, "Content-Type: application/octet-stream"))
 
         def measure() -> Figures:
-            return runner.run(_received(crowd, publish, options.slice_s))
+            return runner.run(received(crowd, publish, options.slice_s))
 
         before, during = [], []
         measure()
@@ -207,14 +207,6 @@ def _stuck(options: Options) -> list[Row]:
     rounds = Rounds({"seglog": during, "without": before})
     label = f"{followers} followers beside a stuck one, p99"
     return compare(rounds, label, "us", "p99_us", "without", more_is_better=False, aims=(Aim(1 / 1.1, "without"),))
-
-
-async def _received(crowd: Crowd, publish: Callable[[bytes], None], slice_s: float) -> Figures:
-    times: list[float] = []
-    begin = time.perf_counter()
-    while time.perf_counter() - begin < slice_s or not times:
-        times += await crowd.receive(publish)
-    return percentiles(times)
 
 
 async def _silent(port: int) -> asyncio.WriteTransport:

@@ -32,7 +32,7 @@ from benchmarks.runner import Figures, percentiles
 from benchmarks.slices import Open, Slice, in_slices
 from benchmarks.stores import jetstream
 
-__all__ = ["SUMMARY", "Crowd", "Way", "begin_crowd", "run"]
+__all__ = ["SUMMARY", "Crowd", "Way", "begin_crowd", "received", "run"]
 
 SUMMARY = "followers over HTTP: append to receipt, and the CPU time of idle ones"
 
@@ -133,7 +133,7 @@ def _subject(serve: Callable[[Path], Served], way: Way, followers: int) -> Open:
             try:
                 crowd = runner.run(begin_crowd(port, way, followers))
                 runner.run(crowd.receive(publish))  # until the first record is there, a follower may not have begun
-                yield lambda slice_s: runner.run(_rounds(crowd, publish, slice_s))
+                yield lambda slice_s: runner.run(received(crowd, publish, slice_s))
                 crowd.close()
             finally:
                 runner.run(served.__aexit__(None, None, None))
@@ -141,7 +141,8 @@ def _subject(serve: Callable[[Path], Served], way: Way, followers: int) -> Open:
     return open_subject
 
 
-async def _rounds(crowd: Crowd, publish: Publish, slice_s: float) -> Figures:
+async def received(crowd: Crowd, publish: Publish, slice_s: float) -> Figures:
+    """Publish one record after the other, and return the percentiles of the times to each follower."""
     times: list[float] = []
     begin = time.perf_counter()
     while time.perf_counter() - begin < slice_s or not times:
