@@ -18,7 +18,7 @@ GROUPS = {
     each.path: each
     for each in (
         ListedCommand("branch", "Branches of a topic.", section="names"),
-        ListedCommand("cursor", "Places of readers, which the daemon keeps by their acks.", section="names"),
+        ListedCommand("cursor", "Places of readers, which their acks move."),
         ListedCommand(
             "pin", "Leases on points in the history. GC keeps these points until they expire.", section="names"
         ),
