@@ -77,6 +77,10 @@ class _Connection:
             raise RuntimeError(f"{path}: {answer[:300]!r}")
         return answer
 
+    async def close(self) -> None:
+        self.writer.close()
+        await self.writer.wait_closed()
+
     async def append(self, topic: str, values: Sequence[bytes]) -> None:
         await self.ask(f"/topics/{topic}/records", encode_values(values), _TYPE)
 
@@ -156,7 +160,7 @@ async def _ours(directory: Path) -> AsyncIterator[tuple[int, Callable[[bytes], N
 
         yield served.port, publish
         for connection in connections.values():
-            connection.writer.close()
+            await connection.close()
 
 
 @asynccontextmanager
@@ -203,6 +207,7 @@ def _stuck(options: Options) -> list[Row]:
             during.append(measure())
             stuck.close()
         crowd.close()
+        runner.run(connection.close())
     shutil.rmtree(place)
     rounds = Rounds({"seglog": during, "without": before})
     label = f"{followers} followers beside a stuck one, p99"
@@ -263,6 +268,8 @@ async def _longest_wait(port: int, topics: int, seconds: float) -> float:
     await asyncio.gather(*loads, return_exceptions=True)
     for crowd in (*busy, calm):
         crowd.close()
+    for connection in (*connections, own):
+        await connection.close()
     return max(times)
 
 
@@ -322,7 +329,7 @@ async def _cursor(directory: Path, count: int) -> AsyncIterator[Callable[[], Any
 
         epoch = await _epoch(served.port)
         yield ack
-        connection.writer.close()
+        await connection.close()
 
 
 async def _epoch(port: int) -> int:
@@ -330,6 +337,7 @@ async def _epoch(port: int) -> int:
     writer.write(b"HEAD /topics/bench/records HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
     head = (await reader.read()).lower()
     writer.close()
+    await writer.wait_closed()
     return int(head.partition(b"seglog-epoch: ")[2].partition(b"\r\n")[0])
 
 

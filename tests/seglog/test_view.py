@@ -212,6 +212,7 @@ READS = {
         "ephemeral_seqs",
         "has_bytes",
         "known_incarnation",
+        "logged_seq",
         "record_count_hot",
         "sealed_files",
         "sealed_seq",

@@ -15,7 +15,6 @@ import pytest
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 
-from offload.daemon import serving as daemon_serving
 from offload.daemon.asgi import App
 from offload.daemon.clients import for_checked_clients
 from offload.daemon.connection import ANY_PATH
@@ -28,6 +27,7 @@ from offload.daemon.server import event_loop
 from offload.daemon.service import Service
 from offload.token_rights import Role, token_line
 from tests.certificates import certificate
+from tests.seams.delivery import new_server, take_at
 from tests.worlds.services import serving, until
 
 __all__ = ["SocketWorld", "Talk", "end_of", "in_the_loop", "refusal"]
@@ -79,11 +79,9 @@ class SocketWorld:
                 opened.setblocking(False)
                 self.port = opened.getsockname()[1]
                 listener = Listener(Kind.TCP, opened, "", is_tls=is_tls)
-                self.server = daemon_serving._server(
-                    entrance(checked, service), listener, service.settings, service.stopping
-                )
+                self.server = new_server(entrance(checked, service), listener, service.settings, service.stopping)
                 if is_any_path:
-                    self.server._websocket_path = ANY_PATH
+                    take_at(self.server, ANY_PATH)
                 task = asyncio.create_task(self.server.serve(sockets=[opened]))
                 await until(lambda: bool(self.server.started), "the server starts")
                 try:

@@ -86,7 +86,7 @@ class LiveAnswer:
             "query_string": query.encode(), "scheme": "http", "server": ("127.0.0.1", 80), "client": ("127.0.0.1", 1),
             "headers": [(name.encode(), text.encode()) for name, text in headers.items()],
         }  # fmt: skip
-        self._task = asyncio.create_task(self._run(scope))
+        self.task = asyncio.create_task(self._run(scope))
         return self
 
     async def __aexit__(self, *_: object) -> None:
@@ -103,7 +103,7 @@ class LiveAnswer:
         self._gone.set()
         self._flows.set()
         async with asyncio.timeout(_PATIENCE_S):
-            await asyncio.gather(self._task, return_exceptions=True)
+            await asyncio.gather(self.task, return_exceptions=True)
 
     def stick(self) -> None:
         self._flows.clear()
@@ -129,13 +129,13 @@ class LiveAnswer:
 
     async def until_status(self) -> int:
         """Return the status, as soon as it is known."""
-        await self._until(lambda: self.status)
+        await self.wait_for(lambda: self.status)
         return self.status
 
     async def whole(self) -> Any:
         """Return the body of an answer that ends, as JSON if it is some."""
         async with asyncio.timeout(_PATIENCE_S):
-            await self._task
+            await self.task
         return json.loads(self.raw) if self.raw.startswith(b"{") else self.raw
 
     @property
@@ -144,30 +144,30 @@ class LiveAnswer:
 
     async def take(self, count: int) -> list[LiveEvent]:
         """Return the next events."""
-        await self._until(lambda: len(self.events) >= self.taken + count)
+        await self.wait_for(lambda: len(self.events) >= self.taken + count)
         self.taken += count
         return self.events[self.taken - count : self.taken]
 
     async def until(self, is_last: Any) -> list[LiveEvent]:
         """Return all events up to now, once `is_last` is true for one."""
-        await self._until(lambda: any(map(is_last, self.events)))
+        await self.wait_for(lambda: any(map(is_last, self.events)))
         return self.events
 
     async def begin(self) -> None:
         """Return when the stream has its place in each topic."""
-        await self._until(lambda: b"\n\n" in self.raw)
+        await self.wait_for(lambda: b"\n\n" in self.raw)
         assert self.status == 200, self.raw
 
     async def end(self) -> list[LiveEvent]:
         """Return all events of a stream that the daemon ends."""
         async with asyncio.timeout(_PATIENCE_S):
-            await asyncio.gather(self._task, return_exceptions=True)
+            await asyncio.gather(self.task, return_exceptions=True)
         return self.events
 
-    async def _until(self, is_so: Any) -> None:
+    async def wait_for(self, is_so: Any) -> None:
         async with asyncio.timeout(_PATIENCE_S):
             while not is_so():
-                assert not self._task.done(), (self.status, self.raw[-2000:])
+                assert not self.task.done(), (self.status, self.raw[-2000:])
                 self._news.clear()
                 await self._news.wait()
 

@@ -19,6 +19,7 @@ from offload.operations.cursor import TOPIC, create, delete, list_cursors, reset
 from offload.token_rights import RIGHTS_KEY, Grant, Rights, Role
 from seglog import AppendsHeld, InvalidArgument, NoSuchTopic, SeqOutOfRange
 from seglog.base.errors import Conflict, Corrupt, Missing
+from tests.seams.delivery import load_states, replace_states
 from tests.seams.limits import Limit, set_limit
 from tests.worlds.asgi import asked
 from tests.worlds.services import directory_of, serving, until
@@ -143,7 +144,7 @@ def test_acks_are_refused_if_the_cursors_cannot_be_read_and_a_later_one_counts(
 ) -> None:
     async def run() -> None:
         async with world(tmp_path) as service:
-            cursors, states = service.cursors, await service.cursors._states()
+            cursors, states = service.cursors, await load_states(service.cursors)
             answers: list[Any] = [states, OSError("no answer")]
 
             async def reads() -> Any:
@@ -152,7 +153,7 @@ def test_acks_are_refused_if_the_cursors_cannot_be_read_and_a_later_one_counts(
                     raise answer
                 return answer
 
-            monkeypatch.setattr(cursors, "_states", reads)
+            replace_states(monkeypatch, cursors, reads)
             async with asyncio.timeout(10):
                 with pytest.raises(OSError, match="no answer"):
                     await cursors.ack("orders", "billing", [1], 1)

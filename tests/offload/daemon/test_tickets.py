@@ -23,6 +23,7 @@ from offload.errors import Busy, Refused
 from offload.settings import ServeSettings
 from offload.token_rights import EVERYTHING, Rights, Role, Tokens, parse_tokens, token_line
 from tests.offload.daemon.live_answers import Listening, LiveAnswer, listening
+from tests.seams.delivery import ends_of, known_tickets
 from tests.worlds.services import until
 
 READER = ("reader", Role.READ, "orders,web")
@@ -132,10 +133,10 @@ def test_a_ticket_that_was_used_once_ends_too(tmp_path: Path) -> None:
         ticket = await daemon.ticket("reader")
         async with daemon.get(f"{STREAM}&ticket={ticket}") as stream:
             await stream.take(1)
-            assert [each.uses for each in daemon.access.tickets._known.values()] == [1]
+            assert [each.uses for each in known_tickets(daemon.access.tickets).values()] == [1]
         assert (await daemon.ask(f"/events?topic=secret&ticket={ticket}"))[0] == 403
-        assert [each.uses for each in daemon.access.tickets._known.values()] == [0]
-        assert len(daemon.access.tickets._ends_s) == 1
+        assert [each.uses for each in known_tickets(daemon.access.tickets).values()] == [0]
+        assert len(ends_of(daemon.access.tickets)) == 1
 
     run(tmp_path, body, READER)
 
@@ -205,8 +206,8 @@ def test_a_reload_looks_up_each_token_once_however_many_tickets_it_has() -> None
 def test_the_daemon_keeps_no_ticket_that_it_could_tell() -> None:
     tickets = Tickets()
     text = tickets.issue(EVERYTHING, b"")
-    [ticket] = tickets._known.values()
-    assert text[12:] not in repr([tickets._known, vars(tickets), ticket.proof])
+    [ticket] = known_tickets(tickets).values()
+    assert text[12:] not in repr([known_tickets(tickets), vars(tickets), ticket.proof])
     assert len({tickets.issue(EVERYTHING, b"") for _ in range(100)}) == 100
 
 

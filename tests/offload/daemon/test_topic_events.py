@@ -26,6 +26,7 @@ from offload.operations.cursor import create
 from offload.token_rights import Role
 from seglog import TopicConfig
 from tests.offload.daemon.live_answers import Listening, LiveEvent, events_in, listening
+from tests.seams.delivery import has_waiters
 from tests.worlds.services import directory_of, until
 
 BOTH = "/events?topic=orders:1&topic=web:1"
@@ -310,10 +311,10 @@ def test_a_silent_stream_gets_a_comment_which_brings_the_position_if_it_moved(
     async def body(daemon: Listening) -> None:
         daemon.append("orders", "o1")
         async with daemon.get("/events?topic=orders&tag=eu") as stream:
-            await stream._until(lambda: b":\n\n" in stream.raw)
+            await stream.wait_for(lambda: b":\n\n" in stream.raw)
             daemon.append("orders", "another", tag="us")
-            await stream._until(lambda: b":\nid: orders:1-2\n\n" in stream.raw)
-            await stream._until(lambda: stream.raw.endswith(b":\nid: orders:1-2\n\n:\n\n"))
+            await stream.wait_for(lambda: b":\nid: orders:1-2\n\n" in stream.raw)
+            await stream.wait_for(lambda: stream.raw.endswith(b":\nid: orders:1-2\n\n:\n\n"))
 
     run(tmp_path, body)
 
@@ -417,7 +418,7 @@ def test_nothing_follows_a_page_that_the_client_took_in_part(tmp_path: Path) -> 
 
         async def deliver(arrival: Arrival | None) -> bool:
             told.append(arrival)
-            await until(lambda: bool(news._turn._waiters), "the other topic waits for its turn")
+            await until(lambda: has_waiters(news), "the other topic waits for its turn")
             raise TimeoutError("the client takes nothing more")
 
         async with MergedNews(daemon.service, followed) as news:
@@ -437,7 +438,7 @@ def test_a_request_that_is_cancelled_just_as_it_begins_leaves_no_task(
 
         async def entering(news: MergedNews) -> MergedNews:
             entered = await real(news)
-            asyncio.get_running_loop().call_soon(stream._task.cancel)
+            asyncio.get_running_loop().call_soon(stream.task.cancel)
             return entered
 
         monkeypatch.setattr(MergedNews, "__aenter__", entering)

@@ -26,6 +26,7 @@ from offload.daemon.threads import in_threads
 from offload.errors import InvalidOption
 from offload.operations.cursor import create
 from offload.token_rights import Role
+from tests.seams.delivery import Session, joined
 from tests.worlds.services import directory_of, serving, until
 from tests.worlds.sockets import SocketWorld, Talk, end_of, in_the_loop, refusal
 
@@ -627,13 +628,15 @@ def test_followers_of_the_same_records_share_what_is_encoded(
     world: SocketWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     joins: list[int] = []
-    as_before = websocket._joined
 
-    def counted(page: Page, places: list[int]) -> bytes:
-        joins.append(len(places))
-        return as_before(page, places)
+    def counting(as_before: Any) -> Any:
+        def counted(page: Page, places: list[int]) -> Any:
+            joins.append(len(places))
+            return as_before(page, places)
 
-    monkeypatch.setattr(websocket, "_joined", counted)
+        return counted
+
+    joined(monkeypatch, counting)
 
     async def run() -> None:
         async with world.served() as served, served.talking() as one, served.talking() as two:
@@ -668,7 +671,7 @@ def test_four_messages_wait_for_a_client_and_no_other_page_is_encoded(tmp_path: 
                 await append(service, f"t{number}", "x")
                 wanted = {"do": "subscribe", "id": number, "topic": f"t{number}", "from": 1}
                 await inbox.put({"type": "websocket.receive", "text": json.dumps(wanted)})
-            session = websocket._Session(service, append_endpoint(service), {"type": "websocket"}, inbox.get, send)
+            session = Session(service, append_endpoint(service), {"type": "websocket"}, inbox.get, send)
             task = asyncio.create_task(session.run())
             await until(lambda: len(waiting) >= websocket.MOST_WAITING, "four pages wait")
             await asyncio.sleep(0.2)
@@ -697,7 +700,7 @@ def test_a_message_behind_the_close_of_the_server_ends_the_session(tmp_path: Pat
 
             text = json.dumps({"do": do, "id": 1, **({"topic": "t"} if do == "subscribe" else {})})
             await inbox.put({"type": "websocket.receive", "text": text})
-            await websocket._Session(service, append_endpoint(service), {"type": "websocket"}, inbox.get, send).run()
+            await Session(service, append_endpoint(service), {"type": "websocket"}, inbox.get, send).run()
 
     in_the_loop(run())
 
@@ -715,7 +718,7 @@ def test_a_subscription_whose_end_waits_for_a_place_ends_with_the_session(tmp_pa
 
             wanted = {"do": "subscribe", "id": 1, "topic": "t", "from": 9}
             await inbox.put({"type": "websocket.receive", "text": json.dumps(wanted)})
-            session = websocket._Session(service, append_endpoint(service), {"type": "websocket"}, inbox.get, send)
+            session = Session(service, append_endpoint(service), {"type": "websocket"}, inbox.get, send)
             task = asyncio.create_task(session.run())
             await until(lambda: told == ["subscribed", "end"], "the end waits")
             await inbox.put({"type": "websocket.disconnect"})

@@ -15,6 +15,7 @@ from seglog.client.sse import Event, EventParser
 from seglog.errors import DaemonError, InvalidArgument, InvalidName, Misuse, NoSuchTopic, Truncated
 from seglog.values.protocols import FollowTopicsArguments
 from seglog.values.record import Gap, Record
+from tests.seams.delivery import acks_of, taken_by
 
 BEGUN = Answer(200, {"content-type": "text/event-stream; charset=utf-8"})
 
@@ -144,12 +145,12 @@ def test_a_truncation_is_raised_and_the_follower_goes_on_behind_it() -> None:
     )
     _, items = taken(follower(), stream)
     taking = Taking(follower(), None)
-    assert taking._taken(items[0]).record.value == b"v"  # type: ignore[union-attr]
+    assert taken_by(taking, items[0]).record.value == b"v"  # type: ignore[union-attr]
     with pytest.raises(Truncated) as cut:
-        taking._taken(items[1])
+        taken_by(taking, items[1])
     assert (cut.value.topic, cut.value.seq, cut.value.epoch) == ("orders", 1, 2)
     assert taking.position == "orders:2-0,web:1-5"
-    assert taking._taken(items[2]).epoch == 2
+    assert taken_by(taking, items[2]).epoch == 2
 
 
 @pytest.mark.parametrize(
@@ -188,15 +189,15 @@ def test_acks_are_one_request_for_each_topic_and_epoch() -> None:
         Followed("orders", Record(7, 1, b"", None, None, False), "orders:1-7,web:1-1"),
         Followed("orders", Record(2, 1, b"", None, None, False), "orders:2-2,web:1-1"),
     ]
-    assert [(each.method, each.path, json.loads(each.body), each.is_repeatable) for each in taking._acks(found)] == [
+    assert [(each.method, each.path, json.loads(each.body), each.is_repeatable) for each in acks_of(taking, found)] == [
         ("POST", "/topics/orders/cursors/bil%2Fling/acks", {"seqs": [4, 7], "epoch": 1}, True),
         ("POST", "/topics/web/cursors/bil%2Fling/acks", {"seqs": [1], "epoch": 1}, True),
         ("POST", "/topics/orders/cursors/bil%2Fling/acks", {"seqs": [2], "epoch": 2}, True),
     ]
     with pytest.raises(InvalidArgument, match="records"):
-        taking._acks([cast("Followed", found[0].record)])
+        acks_of(taking, [cast("Followed", found[0].record)])
     with pytest.raises(Misuse, match="no cursor"):
-        Taking(follower(), None)._acks(found)
+        acks_of(Taking(follower(), None), found)
 
 
 FIELD = st.tuples(st.sampled_from(["data", "id", "event", "retry", "x"]), st.text("ab: é{}", max_size=5))

@@ -8,6 +8,7 @@ from collections import Counter
 import pytest
 
 from offload.daemon.scheduler.bands import BOOST_MOST, CREDITS, Bands, Consumption, Ready, age_of, band_of
+from tests.seams.delivery import pages_of
 from tests.work import seed_of
 
 
@@ -123,4 +124,4 @@ def test_consumption_of_many_topics_takes_little_room() -> None:
     for number in range(10_000):
         consumption.add(f"t{number}", 1, number / 10)
     assert consumption.boost("t9999", 1000.0) == 2
-    assert len(consumption._pages) < 2000
+    assert len(pages_of(consumption)) < 2000

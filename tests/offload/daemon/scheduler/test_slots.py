@@ -9,6 +9,7 @@ from collections.abc import Awaitable, Callable
 import pytest
 
 from offload.daemon.scheduler.slots import ReadySet, Slots
+from tests.seams.delivery import timer_of
 
 
 class Clock:
@@ -62,7 +63,7 @@ def test_a_free_slot_is_there_at_once() -> None:
         with pytest.raises(StopIteration):  # it makes no step in the loop
             taking.send(None)
         assert world.slots.taken == 1
-        assert world.slots._timer is None
+        assert timer_of(world.slots) is None
         world.ready.give_back()
         assert world.slots.taken == 0
 
@@ -194,7 +195,7 @@ def test_ticks_end_with_the_last_feed_that_waits() -> None:
         assert world.ready.collect_s == pytest.approx(0.02)
         world.ready.give_back()
         await feed
-        await world.ticks(lambda: world.slots._timer is None)
+        await world.ticks(lambda: timer_of(world.slots) is None)
         world.clock.now_s += 0.1
         assert (world.ready.pressure, world.ready.group_wait_s(), world.ready.collect_s) == (0.0, 0.0, 0.0)
 

@@ -1,0 +1,61 @@
+"""The private parts of live delivery that tests look at or replace: the scheduler, cursors, tickets and sockets."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from offload.daemon import serving as daemon_serving
+from offload.daemon.http import websocket
+
+Session = websocket._Session
+new_server = daemon_serving._server
+
+
+def pages_of(consumption: Any) -> Any:
+    return consumption._pages
+
+
+def timer_of(slots: Any) -> Any:
+    return slots._timer
+
+
+def load_states(cursors: Any) -> Any:
+    return cursors._states()
+
+
+def replace_states(patch: pytest.MonkeyPatch, cursors: Any, states: Callable[..., Any]) -> None:
+    patch.setattr(cursors, "_states", states)
+
+
+def known_tickets(tickets: Any) -> Any:
+    return tickets._known
+
+
+def ends_of(tickets: Any) -> Any:
+    return tickets._ends_s
+
+
+def has_waiters(news: Any) -> bool:
+    """Return whether a topic of a merged stream waits for its turn."""
+    return bool(news._turn._waiters)
+
+
+def joined(patch: pytest.MonkeyPatch, make: Callable[[Any], Any]) -> None:
+    """Put what `make` makes of the joining of a page's lines in its place."""
+    patch.setattr(websocket, "_joined", make(websocket._joined))
+
+
+def take_at(server: Any, path: Any) -> None:
+    """Let a server take WebSockets at another path."""
+    server._websocket_path = path
+
+
+def taken_by(taking: Any, item: Any) -> Any:
+    return taking._taken(item)
+
+
+def acks_of(taking: Any, items: Any) -> Any:
+    return taking._acks(items)
