@@ -281,7 +281,7 @@ class WrittenElsewhere(Conflict):
                 "With append_when_fenced = true in section [log], appends go on, and stay in this directory"
             )
         else:
-            fact = f"this directory follows {topic}, and does not write it; nothing was appended"
+            fact = f"this directory follows {topic}, and does not write it; nothing was changed"
             hint = (
                 f"archive.open_for_append({topic!r}) takes the topic over, as the next `seglog append {topic}` does. "
                 "It stops another writer"

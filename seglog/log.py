@@ -316,6 +316,7 @@ class Log(Owned):
 
         Raises:
             NoSuchTopic: There is none.
+            WrittenElsewhere: This directory follows the topic (`mark_elsewhere`).
             InvalidName: The name is none.
         """
         changes.configure(self._engine, check_topic_name(name), lambda _: config)
@@ -337,6 +338,7 @@ class Log(Owned):
 
         Raises:
             NoSuchTopic: There is none.
+            WrittenElsewhere: This directory follows the topic (`mark_elsewhere`).
             InvalidName: The name is none.
             Exception: What the function raises.
         """

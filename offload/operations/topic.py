@@ -183,7 +183,6 @@ def set_config(
         raise Misuse("say what to change: `seglog topic set --help` tells the options")
     if directory.maybe_archive is not None:
         directory.maybe_archive.replication.check_not_followed(topic)
-    handle = directory.log.get_topic(topic)
 
     def changed(config: TopicConfig) -> TopicConfig:
         attributes = {**config.attributes, **triggers}
@@ -192,7 +191,7 @@ def set_config(
 
     config = directory.log.reconfigure(topic, changed)
     with suppress(NoSuchTopic):  # it may have left the log since
-        handle.enforce_retention()
+        directory.log.topic(topic).enforce_retention()
     return TopicConfigured(topic, config.to_json())
 
 

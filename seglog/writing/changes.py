@@ -124,11 +124,16 @@ def mark_elsewhere(engine: Engine, name: str, mark: Elsewhere | None) -> None:
 
 @change
 def configure(engine: Engine, name: str, change_config: Callable[[TopicConfig], TopicConfig]) -> TopicConfig:
-    """Change the configuration of a topic, and return the new one. Raises `NoSuchTopic`."""
+    """Change the configuration of a topic, and return the new one.
+
+    Raises `NoSuchTopic`, and `WrittenElsewhere` for a topic that this directory follows.
+    """
     engine.check_writable()
     committer = engine.committer
     entry: ConfigEntry | None = None
     while entry is None:
+        if name in engine.elsewhere and engine.find(name) is None:
+            raise WrittenElsewhere(name, is_fenced=False)  # a promotion makes the topic one for a moment
         state = engine.state(name)
         former = state.config
         config = change_config(former)

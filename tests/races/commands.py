@@ -223,7 +223,6 @@ class Commands(Routes):
 
         a call is refused for the race   it changed nothing that readers see, so the other one is as alone. `gc` removes
                                          a plan that is done, and `gc apply` may look for it then
-        a call beside a promotion        the topic has no name for a moment, so it is not found, and nothing changed
         the same call twice              each deletes what is still there, so both are done
         an offload first                 a command offloads what the directory has, as a step of its own
         a state beside an undo           an undo of a delete that waits commits it as a step of its own (PENDING-1)
@@ -265,9 +264,6 @@ class Commands(Routes):
         for number, alone in enumerate("ab"):
             other, one = met.answers[1 - number], serial(alone)
             is_refused = isinstance(other, list) and (other[0] in (409, 503, "refused") or other == _NO_PLAN)
-            is_away = "promote" in pair[number] and other == [404, "NoSuchTopic"]
-            if is_away and (met.answers[number], _but_epoch(met)[1]) == (one.answers[number], _but_epoch(one)[1]):
-                return "a promotion had taken the topic's name away for a moment, and the other call changed nothing"
             if is_refused and met.answers[number] == one.answers[number] and met.state == one.state:
                 return "one call was refused for the other, and changed nothing"
             if pair[number] == "promote and carry" and pair[1 - number] in READS and met.state == one.state:

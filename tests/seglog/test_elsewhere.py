@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import seglog
-from seglog import Appended, Elsewhere, LogSettings, ProducerBatch, TopicConfig, WrittenElsewhere
+from seglog import Appended, Elsewhere, LogSettings, NoSuchTopic, ProducerBatch, TopicConfig, WrittenElsewhere
 from seglog.engine.work_thread import InCaller
 from tests.faults.disk import SimulatedDisk
 from tests.worlds.clock import HandClock
@@ -37,12 +37,16 @@ def test_an_append_to_a_topic_that_the_directory_follows_is_refused_with_the_cal
         disk = SimulatedDisk(disk.after_power_cut())
         log = opened(disk)
         for key in (None, "k"):
-            with pytest.raises(WrittenElsewhere, match=r"this directory follows t, .* nothing was appended") as caught:
+            with pytest.raises(WrittenElsewhere, match=r"this directory follows t, .* nothing was changed") as caught:
                 log.topic("t").append([b"d"], key=key, durability="memory")
             assert "archive.open_for_append('t')" in (caught.value.hint or "")
             assert (caught.value.topic, caught.value.is_fenced, caught.value.exit_code) == ("t", False, 4)
         with pytest.raises(WrittenElsewhere):
             log.create_topic("t")
+        with pytest.raises(WrittenElsewhere):
+            log.configure("t", KEEPING)
+        with pytest.raises(NoSuchTopic):
+            log.configure("nowhere", KEEPING)
         assert not log.has_topic("t")
         assert log.topic("other").append([b"x"])
 
