@@ -98,6 +98,10 @@ _TOGETHER = {
     "tests/offload/spark/test_writer.py": "spark",
     "tests/offload/spark/test_stream_sink.py": "spark",
     "tests/offload/spark/test_writer_faults.py": "spark",
+    "tests/offload/spark/test_catalog.py": "spark",
+    "tests/offload/spark/test_catalog_inserts.py": "spark",
+    "tests/offload/spark/test_feed_in_spark.py": "spark",
+    "tests/offload/spark/test_sql_tables.py": "spark",
 }
 #: Each test of these starts a process of its own for nearly all of its time, so any process of the run may take it.
 _APART = ("tests/races/", "tests/simulation/")

@@ -16,6 +16,7 @@ import pytest
 ROOT = Path(__file__).parents[1]
 
 
+@pytest.mark.long
 def test_the_wheel_and_the_sdist_have_the_packages_and_no_tests(tmp_path: Path) -> None:
     subprocess.run([sys.executable, "-m", "hatchling", "build", "-d", str(tmp_path)], cwd=ROOT, check=True)
     [wheel], [sdist] = tmp_path.glob("*.whl"), tmp_path.glob("*.tar.gz")

@@ -159,6 +159,7 @@ def test_the_product_grows_only_where_somebody_says_so() -> None:
     assert {str(file.relative_to(ROOT)): lines for file, lines in lengths.items() if lines > LONGEST} == {}
 
 
+@pytest.mark.long
 def test_a_new_class_of_errors_needs_somebody_who_tells_it_apart() -> None:
     """Without a caller that catches it, an error is its group with a message and a hint: `raise Conflict(text)`."""
     files = [file for package in PACKAGES for file in (ROOT / package).rglob("*.py")]

@@ -89,6 +89,7 @@ def test_every_dependency_of_the_project_is_locked() -> None:
 # ---------------------------------------------------------------- generated files
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("script", ["proto", "docs"])
 def test_generated_files_are_current(script: str) -> None:
     done = run(sys.executable, f"scripts/{script}.py", "--check")

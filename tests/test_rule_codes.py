@@ -15,6 +15,8 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGES = ("benchmarks", "catalog", "offload", "seglog", "tests")
 _DEFINITION = re.compile(r"^ *([A-Z]+-\d+)  \S", re.MULTILINE)
@@ -64,6 +66,7 @@ def cited(text: str) -> set[str]:
     return {code for code in _CODE.findall(text) if not code.startswith(_OTHERS)}
 
 
+@pytest.mark.long
 def test_every_code_is_defined_once_and_every_prefix_is_one_modules() -> None:
     defined = definitions()
     assert len(defined) > 200

@@ -207,6 +207,7 @@ def test_recovery_runs(options: Options) -> None:
     check(recovery.run(options), options.directory)
 
 
+@pytest.mark.long
 def test_memory_runs(options: Options) -> None:
     report = memory.run(options)
     check(report, options.directory)

@@ -266,6 +266,7 @@ def test_an_end_at_any_request_leaves_all_that_is_held_and_the_next_runs_finish(
     assert len(taken) > 5
 
 
+@pytest.mark.long
 @amounts(1, soak=10_000, part=8)
 def test_a_store_that_fails_in_any_way_costs_nothing_that_is_held(amount: int) -> None:
     """The faults are errors before and after the effect, lost and late requests, flipped bits, and empty LISTs.
@@ -306,6 +307,7 @@ def _busy() -> World:
     return world
 
 
+@pytest.mark.long
 def test_two_runs_at_once_delete_nothing_that_is_held() -> None:
     for nth in range(1, 80, 7):
         world = _busy()

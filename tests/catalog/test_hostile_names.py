@@ -180,6 +180,7 @@ def hostile_objects(text: str) -> Iterator[tuple[Any, MessageType, Callable[[byt
         yield control, MessageType.CONTROL, small_objects.decode_control
 
 
+@pytest.mark.long
 def test_an_object_with_a_hostile_id_is_damaged() -> None:
     count = 0
     for text in hostile(500):

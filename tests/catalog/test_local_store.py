@@ -266,6 +266,7 @@ def _add_lines(root: Path, writer: int, count: int) -> None:
         change(store, A, lambda body, text=text: (body or b"") + text)  # type: ignore[misc]
 
 
+@pytest.mark.long
 def test_swaps_of_several_processes_lose_nothing(root: Path) -> None:
     context = multiprocessing.get_context("spawn")
     writers = [context.Process(target=_add_lines, args=(root, writer, 10)) for writer in range(4)]

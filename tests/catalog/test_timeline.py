@@ -414,6 +414,7 @@ def test_both_ends_of_the_window_resolve_as_they_are_printed() -> None:
 # ---------------------------------------------------------------- against a model
 
 
+@pytest.mark.long
 @settings(max_examples=200, deadline=None)
 @given(st.data())
 def test_every_point_shows_exactly_what_the_topic_showed_then(data: st.DataObject) -> None:

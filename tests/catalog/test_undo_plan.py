@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+import pytest
 from pyroaring import BitMap
 
 from catalog.errors import NotUndone
@@ -346,6 +347,7 @@ def test_parts_that_lie_in_two_objects_come_back_whole() -> None:
     assert _live("3145998424 738")["undone"] > 0
 
 
+@pytest.mark.long
 @work.amounts(100, all=4_000, soak=60_000, part=8)
 def test_an_undo_brings_back_what_the_commit_took_and_changes_nothing_else(amount: int) -> None:
     seed = work.seed_of("undo plan")

@@ -297,6 +297,7 @@ def test_each_argument_has_a_case() -> None:
     assert set(_OWN) <= set(found), "these arguments are no more"
 
 
+@pytest.mark.long
 def test_bad_input_for_each_argument_is_one_line_and_changes_nothing(started: Run, tmp_path: Path) -> None:
     remote = (tmp_path / "remote").as_uri()
     before = _contents(tmp_path)

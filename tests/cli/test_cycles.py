@@ -12,6 +12,7 @@ from offload.main import main
 from tests.children import in_child
 
 
+@pytest.mark.long
 def test_a_command_that_makes_many_objects_searches_for_cycles_as_usual(monkeypatch: pytest.MonkeyPatch) -> None:
     def thresholds() -> tuple[int, int]:
         gc.unfreeze()

@@ -10,6 +10,8 @@ import sys
 from collections import Counter
 from pathlib import Path
 
+import pytest
+
 import seglog
 from offload.settings import default_file
 from tests.waiting import wait_until
@@ -50,6 +52,7 @@ def test_a_command_reads_the_settings_once(tmp_path: Path) -> None:
     assert opens(tmp_path) == dict.fromkeys(range(len(commands)), 1)
 
 
+@pytest.mark.long
 def test_the_daemon_reads_the_settings_once_at_its_start_and_once_at_a_reload(tmp_path: Path) -> None:
     seglog.open(tmp_path / "data").close()
     (tmp_path / "data" / "seglog.toml").write_text(default_file((tmp_path / "remote").as_uri()))

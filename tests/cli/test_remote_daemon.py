@@ -52,6 +52,7 @@ def away(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[
         yield Away(daemon, remote, run)
 
 
+@pytest.mark.long
 def test_every_served_command_runs_on_another_machine(away: Away, tmp_path: Path) -> None:
     before = sorted(tmp_path.iterdir())
     for words in SERVED:

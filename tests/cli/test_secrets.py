@@ -353,6 +353,7 @@ logging.getLogger("seglog.test").debug("the end")
 """
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "program", [pytest.param(_PUT, marks=pytest.mark.long, id="put"), pytest.param(_ASSUME, id="assume")]
 )

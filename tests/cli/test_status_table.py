@@ -135,6 +135,7 @@ def test_followers_that_wait_are_told_with_the_reason_and_what_to_do() -> None:
     )
 
 
+@pytest.mark.long
 def test_a_bucket_that_is_dead_is_one_trouble_of_all_topics_with_what_to_do(
     run: Run, tmp_path: Path, on_terminal: Shown, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -531,6 +531,7 @@ def pieces() -> Cold:
     return cold
 
 
+@pytest.mark.long
 @settings(max_examples=60)
 @given(
     bounds=st.lists(st.tuples(st.integers(1, 358), st.integers(1, 358)), min_size=1, max_size=6),

@@ -46,6 +46,7 @@ def mutations() -> tuple[dict[str, int], str]:
     return {name: int(taken) for name, taken in map(str.split, done.stdout.splitlines())}, done.stderr
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", TARGETS)
 def test_changed_objects_are_refused_with_their_place_or_read(name: str, mutations: tuple[dict[str, int], str]) -> None:
     taken, error = mutations

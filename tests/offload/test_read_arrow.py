@@ -120,6 +120,7 @@ def test_each_range_and_each_delete_of_both_codecs_is_the_same(codec: Codec) -> 
             assert records == arrays, (lsn, between)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("codec", [Codec.ZSTD, pytest.param(Codec.NONE, marks=pytest.mark.long)])
 def test_each_byte_of_an_object_that_changed_gives_the_same_rows_or_the_same_error(codec: Codec) -> None:
     store = MemoryStore()

@@ -52,6 +52,7 @@ def _group(name: str) -> dict[str, list[bytes]]:
     return {"t": [b"x"] * 50, name: [b"y"], "u": [b"z"] * 2}
 
 
+@pytest.mark.long
 def test_an_interrupt_at_any_point_of_the_committing_thread_stops_nobody_else() -> None:
     disk = SimulatedDisk()
     log = seglog.open(DIRECTORY, files=disk, settings=SETTINGS)

@@ -151,10 +151,12 @@ def test_every_crash_leaves_a_disk_that_recovers() -> None:
     _prove(Work(kills=2, cuts=2, moments=2, every=30), seed=1)
 
 
+@pytest.mark.long
 def test_every_crash_with_a_cold_store_leaves_a_disk_that_recovers() -> None:
     _prove(Work(kills=1, cuts=1, moments=1, every=60), seed=3, settings=TIERED)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("before", "between", "after"),
     [(3, 2, 2), *(pytest.param(*each, marks=pytest.mark.long) for each in [(1, 2, 3), (2, 3, 1)])],

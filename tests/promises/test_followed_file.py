@@ -216,6 +216,7 @@ def _history(root: Path, chance: random.Random) -> tuple[int, int]:
     return kills, written.rotations
 
 
+@pytest.mark.long
 @amounts(60, all=600, soak=6000, part=8)
 def test_each_line_is_there_once_over_kills_and_rotations(
     tmp_path: Path, amount: int, monkeypatch: pytest.MonkeyPatch
@@ -231,6 +232,7 @@ def test_each_line_is_there_once_over_kills_and_rotations(
     assert rotations > amount
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("with_daemon", [False, True])
 @amounts(2, all=20, soak=150, part=8)
 def test_each_line_is_there_once_over_kills_of_processes(tmp_path: Path, amount: int, with_daemon: bool) -> None:

@@ -121,6 +121,7 @@ def _life(mix: Sequence[str]) -> tuple[list[Note], int]:
     return notes, syncs
 
 
+@pytest.mark.long
 @every(56, part=1)
 def test_a_group_is_synced_once_if_any_of_its_entries_asks_for_it(every: int) -> None:
     """Count the syncs of every mix.

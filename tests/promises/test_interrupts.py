@@ -353,6 +353,7 @@ os.write(1, b"ended\\n")
 """
 
 
+@pytest.mark.long
 def test_a_process_that_is_interrupted_over_and_over_loses_and_stops_nothing(tmp_path: Path) -> None:
     root = str(Path(__file__).parents[2])
     interrupts = 150

@@ -102,6 +102,7 @@ def test_kill_before_and_after_each_effect_on_the_store(when: str, tmp_path: Pat
     assert 11 <= effect < 11 + by, "ten effects, then a run that was not killed"
 
 
+@pytest.mark.long
 @s3_is_long
 def test_a_second_kill_while_recovering_changes_nothing(tmp_path: Path, remote: str) -> None:
     for effect in (4, 7, 9):

@@ -184,6 +184,7 @@ def _restored(archive: Archive, target: str) -> State:
     return found
 
 
+@pytest.mark.long
 @amounts(2, soak=150, part=8)
 def test_after_gc_each_listed_point_is_restored_and_no_other(amount: int, tmp_path: Path) -> None:
     counts: Counter[str] = Counter()

@@ -31,6 +31,7 @@ def until_synced(daemon: ServedDirectory, topic: str, expected: list[str]) -> No
     raise AssertionError(daemon.values(topic))
 
 
+@pytest.mark.long
 @s3_is_long
 def test_what_was_offloaded_reads_back_elsewhere_and_writing_goes_on(tmp_path: Path, remote: str) -> None:
     old, new = tmp_path / "old", tmp_path / "new"

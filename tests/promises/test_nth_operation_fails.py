@@ -178,6 +178,7 @@ def test_each_call_fails_once(error: str, amount: int) -> None:
     _prove(error, for_good=False, amount=amount)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("error", "for_good"), [pytest.param("EINTR", False, marks=pytest.mark.long), ("MemoryError", False), ("EIO", True)]
 )
@@ -185,10 +186,12 @@ def test_some_calls_fail(error: str, for_good: bool) -> None:
     _prove(error, for_good=for_good, amount=4)
 
 
+@pytest.mark.long
 def test_calls_fail_once_with_a_cold_store() -> None:
     _prove("EIO", for_good=False, amount=4, settings=TIERED)
 
 
+@pytest.mark.long
 @amounts(4, soak=ALL, part=2)
 @pytest.mark.parametrize(("error", "for_good"), [("EIO", False), _soaked("ENOSPC", False), _soaked("EIO", True)])
 def test_calls_fail_with_shards_whose_number_changes(error: str, for_good: bool, amount: int) -> None:

@@ -216,6 +216,7 @@ class Images:
         assert (len(now.values), now.seq) == (len(state.values) + 1, state.seq)
 
 
+@pytest.mark.long
 @every(7, part=1)
 def test_every_crash_leaves_streams_whole(every: int, tmp_path: Path) -> None:
     settings = tmp_path / seglog.SETTINGS_FILE

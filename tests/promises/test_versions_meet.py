@@ -81,6 +81,7 @@ def ship(path: Path, remote: str, *given: bytes) -> None:
         archive.offload("orders")
 
 
+@pytest.mark.long
 def test_readers_are_first_and_the_writer_is_last(tmp_path: Path, remote: str, writer: Path) -> None:
     replica = made(tmp_path / "replica", remote)
     works("sync", "orders", directory=replica)

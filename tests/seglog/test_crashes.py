@@ -55,6 +55,7 @@ def test_the_power_may_be_cut_at_any_operation(tmp_path: Path, seed: int | None,
         shutil.rmtree(left)
 
 
+@pytest.mark.long
 @every(41, part=2)
 def test_recovery_may_crash_at_any_operation_and_begin_again(tmp_path: Path, every: int) -> None:
     effects = _effects(tmp_path)

@@ -195,6 +195,7 @@ def test_a_late_module_has_the_names_that_it_makes_itself(tmp_path: Path, monkey
         late.nothing  # noqa: B018 - the look-up fails
 
 
+@pytest.mark.long
 def test_every_module_takes_the_dataclass_that_costs_little() -> None:
     """A class of `dataclasses` costs a command half a millisecond, which it pays before it does anything."""
     others = []

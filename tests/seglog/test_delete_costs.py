@@ -43,6 +43,7 @@ def log(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Log]:
         yield log
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("way", WAYS)
 def test_what_a_read_or_a_delete_does_is_the_same_after_one_delete_and_after_many(log: Log, way: str) -> None:
     topic, delete = log.topic("t"), WAYS[way]
@@ -62,6 +63,7 @@ def test_what_a_read_or_a_delete_does_is_the_same_after_one_delete_and_after_man
         assert count <= share * counts[0][name] + 30, name
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("way", WAYS)
 def test_what_a_checkpoint_does_follows_the_number_of_deletes_and_not_its_square(log: Log, way: str) -> None:
     topic, counts = log.topic("t"), []

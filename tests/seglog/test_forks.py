@@ -361,6 +361,7 @@ def test_a_child_waits_for_no_lock_that_a_thread_of_the_parent_holds(log: Log) -
     assert outcomes == dict.fromkeys(calls, "OpenedByParent")
 
 
+@pytest.mark.long
 def test_a_child_of_a_parent_that_appends_from_several_threads(tmp_path: Path) -> None:
     """Fork at any moment. The children try to append, to close, and to exit with finalizers."""
     acked: dict[int, list[bytes]] = {number: [] for number in range(4)}

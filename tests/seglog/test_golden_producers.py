@@ -31,6 +31,7 @@ def test_the_directory_is_read() -> None:
         assert topic.append([b"d"], producer=ProducerBatch("bridge", 0, 4800)) == range(19, 20)
 
 
+@pytest.mark.long
 def test_a_flipped_byte_of_the_wal_is_reported_or_leaves_whole_batches(caplog: pytest.LogCaptureFixture) -> None:
     """Only the last batch, at `memory`, may look torn. It then goes with its number."""
     caplog.set_level("ERROR", "seglog")

@@ -112,6 +112,7 @@ def test_the_removal_of_a_topic() -> None:
     _check(disk, log, [lambda: log.delete_topic("a"), again, log.checkpoint, again, log.checkpoint])
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("before", "after"), [(1, 2), (2, 1)])
 def test_a_change_of_shards(before: int, after: int) -> None:
     settings = replace(SETTINGS, wal_shards=after)

@@ -180,6 +180,7 @@ def test_what_is_no_delete_is_refused_and_changes_nothing(
     assert _seqs(topic) == [*range(1, RECORDS + 1)]
 
 
+@pytest.mark.long
 def test_a_hundred_thousand_single_records_go_with_one_frame(tmp_path: Path) -> None:
     settings = LogSettings(wal_file_bytes=1 << 20)
     gone = range(2, 200_001, 2)

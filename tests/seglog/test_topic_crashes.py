@@ -73,6 +73,7 @@ def whole_tiered(whole: Life, tmp_path_factory: pytest.TempPathFactory) -> Life:
     return whole[0], counter.effects
 
 
+@pytest.mark.long
 @every(401, part=2)
 def test_the_process_may_die_at_any_operation_with_a_cold_store(whole_tiered: Life, tmp_path: Path, every: int) -> None:
     dry, effects = whole_tiered
@@ -85,6 +86,7 @@ def test_the_process_may_die_at_any_operation_with_a_cold_store(whole_tiered: Li
         shutil.rmtree(base)
 
 
+@pytest.mark.long
 @every(401, part=2)
 def test_the_power_may_be_cut_at_any_operation_with_a_cold_store(
     whole_tiered: Life, tmp_path: Path, every: int
@@ -120,6 +122,7 @@ def test_the_power_may_be_cut_at_any_operation_with_shards(whole: Life, tmp_path
         shutil.rmtree(left)
 
 
+@pytest.mark.long
 @every(31, part=2)
 def test_recovery_may_crash_at_any_operation_and_begin_again(whole: Life, tmp_path: Path, every: int) -> None:
     dry, effects = whole

@@ -103,6 +103,7 @@ def test_what_is_promised_holds_for_long(share: int) -> None:
     assert totals["acked"] > 10 * SOAK_SCHEDULES
 
 
+@pytest.mark.long
 def test_what_is_promised_holds_whatever_branch_is_main() -> None:
     totals = _simulate(15, PROMOTING, PROMOTIONS)  # schedule 15 takes one back
     assert totals["acked"] > 5 * PROMOTING
@@ -115,6 +116,7 @@ def test_what_is_promised_holds_whatever_branch_is_main_for_long() -> None:
     assert min(totals[name] for name in ("promotions", "promotions_taken_back")) > SOAK_PROMOTING
 
 
+@pytest.mark.long
 def test_what_is_promised_holds_whatever_is_undone() -> None:
     totals = _simulate(36, UNDOING, UNDOS)  # schedule 36 undoes an inherited commit
     assert totals["acked"] > 5 * UNDOING

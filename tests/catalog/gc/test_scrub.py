@@ -189,6 +189,7 @@ def test_a_list_that_is_behind_is_no_ground_for_a_finding() -> None:
     assert Scrub(Behind(world.store), now_ms=world.now_ms).run().findings == []
 
 
+@pytest.mark.long
 @amounts(5, soak=200, part=8)
 @pytest.mark.parametrize("deep", [False, True])
 def test_no_false_alarm_while_others_write_merge_fork_and_collect(*, deep: bool, amount: int) -> None:

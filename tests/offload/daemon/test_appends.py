@@ -346,6 +346,7 @@ def test_mistakes_of_clients_are_a_line_in_the_log_and_no_traceback(daemon: Serv
     wait_until(lambda: any("took no byte of its answer" in line for line in daemon.lines))
 
 
+@pytest.mark.long
 @amounts(6, soak=24, part=2)
 def test_many_large_bodies_at_once_take_little_memory(daemon: ServedDirectory, amount: int) -> None:
     size_bytes, count = 15 * MIB, amount

@@ -65,6 +65,7 @@ def test_a_flipped_byte_never_gives_other_bytes_of_a_checked_body(encoding: str)
         assert found == DATA  # a byte of a header without a meaning for the data, such as the time
 
 
+@pytest.mark.long
 def test_a_step_of_a_bomb_takes_little_memory() -> None:
     bombs = {
         "gzip": gzip.compress(bytes(64 << 20), mtime=0),

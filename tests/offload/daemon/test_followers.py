@@ -289,6 +289,7 @@ def test_a_client_that_leaves_at_once_is_no_error_of_the_daemon(
     assert not [line for line in daemon.lines[before:] if "Traceback" in line or "Exception" in line]
 
 
+@pytest.mark.long
 def test_followers_that_read_nothing_hold_neither_others_nor_memory(tmp_path: Path) -> None:
     fill(tmp_path / "data", "t")
     with served(tmp_path / "data", (tmp_path / "remote").as_uri()) as running, ExitStack() as stack:

@@ -85,6 +85,7 @@ def synced(tmp_path: Path) -> Iterator[Synced]:
             wait_until(lambda: not _waits(proxy))
 
 
+@pytest.mark.long
 def test_a_replica_far_behind_makes_one_request_and_the_store_gets_none(tmp_path: Path, synced: Synced) -> None:
     store, counting, proxy, given = synced
     given += world(tmp_path, 100, store)
@@ -286,6 +287,7 @@ def test_while_the_store_is_away_the_replica_hears_of_it_and_stays(tmp_path: Pat
         assert values(reader, "t") == given
 
 
+@pytest.mark.long
 def test_a_hundred_looks_of_many_replicas_cost_the_store_what_one_proxy_does(tmp_path: Path) -> None:
     store = MemoryStore()
     world(tmp_path, 3, store)

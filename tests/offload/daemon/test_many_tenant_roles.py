@@ -75,6 +75,7 @@ def test_each_tenant_uses_its_own_credentials(
     assert front.access_keys[ACCESS_KEY] == 2  # AssumeRole, once for each
 
 
+@pytest.mark.long
 def test_tenants_open_and_the_daemon_answers_while_sts_hangs(
     tmp_path: Path, s3_environment: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

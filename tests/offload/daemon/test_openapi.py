@@ -32,6 +32,7 @@ def daemon(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServedDirectory
         yield running
 
 
+@pytest.mark.long
 def test_the_document_is_valid_and_each_operation_has_an_id_a_tag_and_errors() -> None:
     OpenAPIV31SpecValidator(DOCUMENT).validate()
     ids = [each["operationId"] for _, _, each in OPERATIONS]

@@ -20,6 +20,7 @@ _HALF = b"half of a value "
 _TIMEOUT_S = 60
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("clients", [40, pytest.param(200, marks=pytest.mark.long)])
 def test_slow_senders_and_slow_readers_fail_no_request_of_others(tmp_path: Path, clients: int) -> None:
     """Counts, not times. The slow readers keep their places, and the slow senders have none (ROOM-1, ROOM-3)."""

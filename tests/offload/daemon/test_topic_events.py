@@ -186,6 +186,7 @@ class Copy:
             self.last[topic] = event.data["seq"]
 
 
+@pytest.mark.long
 def test_a_connection_that_drops_at_any_byte_resumes_without_a_double_or_a_loss(tmp_path: Path) -> None:
     async def body(daemon: Listening) -> None:
         daemon.append("orders", "o1", "o2")

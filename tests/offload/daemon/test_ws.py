@@ -557,6 +557,7 @@ def test_a_token_that_lost_a_right_closes_with_1008_after_whole_messages(world: 
 # ---------------------------------------------------------------- a client that reads nothing
 
 
+@pytest.mark.long
 def test_a_client_that_reads_nothing_costs_no_other_one_anything(
     world: SocketWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:

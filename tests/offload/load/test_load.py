@@ -291,6 +291,7 @@ def test_a_check_makes_nothing_and_refuses_what_a_load_would(
         check(LoadRequest("keyed"))
 
 
+@pytest.mark.long
 def test_the_longest_value_fits_a_block_and_the_next_does_not(store: MemoryStore) -> None:
     for codec in ("zstd", "none"):
         most = most_value_bytes(Codec[codec.upper()])

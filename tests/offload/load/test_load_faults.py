@@ -64,6 +64,7 @@ def killed(store: ObjectStore, effect: int, when: When) -> bool:
     return os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGKILL
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("has_topic", "when"),
     [

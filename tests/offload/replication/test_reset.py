@@ -82,6 +82,7 @@ def _shown(place: Place, name: str):  # type: ignore[no-untyped-def]
         return archive.history.snapshot(name).segments
 
 
+@pytest.mark.long
 @every(43, part=8)
 def test_a_reset_to_a_branch_ends_anywhere_and_is_repeated(every: int, diverged: Place, tmp_path: Path) -> None:
     steps = 0

@@ -354,6 +354,7 @@ def test_a_branch_that_is_made_anew_meanwhile_is_not_promoted_in_place_of_the_fo
                 assert values(fresh, "t@f") == theirs
 
 
+@pytest.mark.long
 @strided(47, part=8)
 def test_a_promotion_that_ends_at_any_step_is_completed_by_the_next(tmp_path: Path, every: int) -> None:
     base = Place(tmp_path / "base")
@@ -504,6 +505,7 @@ def test_an_old_note_is_compared_and_a_cut_ends_its_refusal(tmp_path: Path, stor
         assert values(archive, "t") == [b"a", b"1", b"2"]
 
 
+@pytest.mark.long
 @strided(71, part=8)
 def test_a_promotion_that_carries_may_end_at_any_step(tmp_path: Path, every: int) -> None:
     base = Place(tmp_path / "base")

@@ -100,6 +100,7 @@ def test_every_filter_gives_the_same_rows_in_order(spark_session: SparkSession, 
         assert frame.where(text).count() == len(wanted), text
 
 
+@pytest.mark.long
 @every(2 * PAIR_STEP, part=9)
 def test_pairs_of_filters_give_the_same_rows_in_order(spark_session: SparkSession, url: str, every: int):
     options: dict[str, object] = {"topic": "*", "maxPartitionBytes": "4k"}
@@ -110,6 +111,7 @@ def test_pairs_of_filters_give_the_same_rows_in_order(spark_session: SparkSessio
         assert found == [row["seq"] for row in rows if keeps(row) and other_keeps(row)], (text, other_text)
 
 
+@pytest.mark.long
 def test_one_frame_serves_many_queries_views_and_joins_with_itself(spark: SparkSession, url: str):
     frame = load(spark, url, {})
     rows = read(url)
@@ -169,6 +171,7 @@ def test_a_count_and_bounds_of_seqs_run_no_task(spark_session: SparkSession, url
         assert "BatchScan" not in plan
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("spark", ["jvm", "python"], indirect=True)
 def test_a_limit_gives_so_many_rows_of_the_front(spark: SparkSession, url: str):
     frame = load(spark, url, {"maxPartitionBytes": "2k"})
@@ -188,6 +191,7 @@ def test_the_statistics_are_those_of_the_plan(spark_session: SparkSession, url: 
         spark_session.conf.unset("spark.sql.cbo.enabled")
 
 
+@pytest.mark.long
 def test_a_scan_whose_tasks_stop_early_or_hold_much_gives_every_row_once(spark: SparkSession, tmp_path: Path):
     """Values are larger than a page of Spark's memory, than a chunk, and than what one GET brings."""
     url = (tmp_path / "remote").as_uri()

@@ -162,6 +162,7 @@ def test_statements_of_iceberg_and_delta_give_the_rows_of_a_load(spark: SparkSes
         assert (found, len(found) > 0) == (rows(expected(load)), True), statement
 
 
+@pytest.mark.long
 def test_options_of_a_read_reach_the_table(spark: SparkSession, load: Load):
     tables: tuple[dict[str, object], ...] = (
         {"startingSeq": 25},
@@ -175,6 +176,7 @@ def test_options_of_a_read_reach_the_table(spark: SparkSession, load: Load):
         assert rows(spark.read.options(**texts).table("acme.orders")) == rows(load(**options)), options
 
 
+@pytest.mark.long
 def test_filters_limits_and_aggregates_reach_the_plan(spark: SparkSession):
     assert '"op":"eq","values":["eu"]' in plan(spark.sql("SELECT seq FROM acme.orders WHERE tag = 'eu'"))
     assert "seglog orders, limit 3" in plan(spark.sql("SELECT seq FROM acme.orders LIMIT 3"))
@@ -196,6 +198,7 @@ def test_tables_are_listed_and_described(spark: SparkSession, load: Load):
         spark.sql("USE spark_catalog")
 
 
+@pytest.mark.long
 def test_a_topic_has_tables_of_its_commits_branches_tags_and_segments(spark: SparkSession, load: Load):
     at = datetime.fromtimestamp(NOW_MS / 1000, UTC)
     history = spark.sql("SELECT lsn, kind, head_seq, records, writer, timestamp FROM acme.orders.history").collect()
@@ -215,6 +218,7 @@ def test_a_topic_has_tables_of_its_commits_branches_tags_and_segments(spark: Spa
         assert text == "InvalidOption: option versionAsOf: tags shows what is there now. Hint: leave the version out"
 
 
+@pytest.mark.long
 def test_no_change_but_an_append_appears_to_work(spark: SparkSession, url: str):
     before = files(url)
     for statement in CHANGES:
@@ -233,6 +237,7 @@ def test_no_change_but_an_append_appears_to_work(spark: SparkSession, url: str):
     assert files(url) == before
 
 
+@pytest.mark.long
 def test_a_stream_into_a_table_is_refused(spark: SparkSession, url: str, tmp_path: Path):
     before = files(url)
     for table, message in (("acme.events", "doesn't support streaming write"), ("acme.new", "ReadOnly: ")):
@@ -242,6 +247,7 @@ def test_a_stream_into_a_table_is_refused(spark: SparkSession, url: str, tmp_pat
     assert files(url) == before
 
 
+@pytest.mark.long
 def test_a_missing_table_is_one_to_spark(spark: SparkSession):
     for name in ("nope", "orders.branch_nope", "orders.nope", "nope.history", "default.orders.history"):
         with pytest.raises(AnalysisException, match="TABLE_OR_VIEW_NOT_FOUND"):
@@ -253,6 +259,7 @@ def test_a_missing_table_is_one_to_spark(spark: SparkSession):
         spark.sql("SHOW TABLES IN acme.orders")
 
 
+@pytest.mark.long
 def test_other_errors_are_a_line_of_ours(spark: SparkSession):
     for text, start in (
         ("VERSION AS OF 'nope'", "NoSuchTag: orders has no tag nope"),
@@ -271,6 +278,7 @@ def test_other_errors_are_a_line_of_ours(spark: SparkSession):
         assert refusal(partial(sql, spark, "SHOW TABLES IN", name)).startswith(start)
 
 
+@pytest.mark.long
 def test_options_that_a_table_cannot_take_are_refused(spark: SparkSession):
     for option in ("topic", "path", "branch", "columns", "includeMetadata", "reader", "pinSeconds"):
         text = refusal(partial(spark.read.option(option, "x").table, "acme.orders"))
@@ -282,6 +290,7 @@ def test_options_that_a_table_cannot_take_are_refused(spark: SparkSession):
     assert listing.startswith("InvalidOption: option startingseq: no table of a catalog takes it")
 
 
+@pytest.mark.long
 def test_settings_of_a_catalog_are_options_of_each_of_its_tables(spark: SparkSession, load: Load, url: str):
     with_catalog(spark, "wide", url=url, includeMetadata="true", startingSeq="20", branch="rescued")
     assert rows(spark.sql("SELECT * FROM wide.orders")) == rows(
@@ -295,6 +304,7 @@ def test_settings_of_a_catalog_are_options_of_each_of_its_tables(spark: SparkSes
     assert rows(spark.read.option("versionAsOf", "2").table("frozen.orders")) == rows(load(versionAsOf=2))
 
 
+@pytest.mark.long
 def test_a_frame_keeps_its_version_and_a_new_statement_sees_the_newest(spark_session: SparkSession, tmp_path: Path):
     url = (tmp_path / "remote").as_uri()
     orders = TopicArchive(url)
@@ -320,6 +330,7 @@ def test_a_statement_sees_one_version_of_a_table(spark_session: SparkSession, ur
     assert "ReusedExchange" not in plan(spark.sql(twice.format("VERSION AS OF 2")))
 
 
+@pytest.mark.long
 def test_a_table_streams(spark: SparkSession, load: Load):
     for table, options, topic in (
         ("acme.orders", {"maxRecordsPerTrigger": "7"}, "orders"),
@@ -335,6 +346,7 @@ def test_a_table_streams(spark: SparkSession, load: Load):
         spark.catalog.dropTempView("sink_of_a_catalog")
 
 
+@pytest.mark.long
 def test_a_view_and_a_file_take_rows_of_a_topic(spark: SparkSession, tmp_path: Path):
     spark.sql("CREATE OR REPLACE TEMPORARY VIEW of_a_catalog AS SELECT * FROM acme.orders VERSION AS OF 2")
     assert spark.sql("SELECT max(seq) AS seq FROM of_a_catalog").collect() == [(20,)]
@@ -343,6 +355,7 @@ def test_a_view_and_a_file_take_rows_of_a_topic(spark: SparkSession, tmp_path: P
     assert spark.read.parquet(str(tmp_path / "copy")).count() == 30
 
 
+@pytest.mark.long
 def test_tenants_are_namespaces_of_a_catalog_that_says_so(spark_session: SparkSession, tmp_path: Path):
     base = (tmp_path / "base").as_uri()
     for tenant in ("globex", "initech"):
@@ -382,6 +395,7 @@ def test_tenants_are_namespaces_of_a_catalog_that_says_so(spark_session: SparkSe
             sql(spark, "SHOW TABLES IN", name)
 
 
+@pytest.mark.long
 def test_a_catalog_of_one_remote_has_no_namespaces_and_none_is_made_or_dropped(spark: SparkSession, url: str):
     before = files(url)
     assert spark.sql("SHOW NAMESPACES IN acme").collect() == []
@@ -398,6 +412,7 @@ def test_a_catalog_of_one_remote_has_no_namespaces_and_none_is_made_or_dropped(s
     assert files(url) == before
 
 
+@pytest.mark.long
 def test_no_option_moves_a_table_of_a_tag_to_another_version(spark: SparkSession):
     for option, text in (("versionAsOf", "1"), ("timestampAsOf", "2023-11-15")):
         read = partial(spark.read.option(option, text).table, "acme.orders.tag_audit")

@@ -93,6 +93,7 @@ def commits(url: str) -> int:
     return volumes.newest_lsn(Branches(volumes).resolve("events"))
 
 
+@pytest.mark.long
 @needs_python_sources
 @pytest.mark.parametrize(
     "chosen", [slice(1), pytest.param(slice(1, None), marks=pytest.mark.long)], ids=["one", "rest"]
@@ -141,6 +142,7 @@ def test_a_frame_is_appended_to_a_table_and_a_key_writes_it_once(spark: SparkSes
     assert shown(url)[81:] == [(b"once", None)]
 
 
+@pytest.mark.long
 @needs_python_sources
 def test_what_a_table_does_not_take_is_refused_and_changes_nothing(spark: SparkSession, url: str) -> None:
     before = shown(url), shown(url, "orders"), commits(url)

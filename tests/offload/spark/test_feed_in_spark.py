@@ -17,6 +17,8 @@ from tests.offload.spark.frames import expected, load, rows_of
 from tests.offload.spark.queries import read
 from tests.offload.spark.stream_driver import run_stream
 
+pytestmark = pytest.mark.long
+
 FEED: dict[str, object] = {"readChangeFeed": "true"}
 
 #: Filters, and whether a row passes. Each would be wrong if a removal had the values that its record had.

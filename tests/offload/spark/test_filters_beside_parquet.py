@@ -17,6 +17,8 @@ from tests.offload.spark.archives import NOW_MS, TopicArchive, archive_of_many_s
 from tests.seams.spark import metrics_of_last, query_execution
 from tests.work import amounts, seed_of, tell
 
+pytestmark = pytest.mark.long
+
 ZONES = ("Asia/Kathmandu", "UTC", "America/St_Johns")
 PREFIXES = ("eu", "e", "", "gr\u00fc")
 SELECTED = (

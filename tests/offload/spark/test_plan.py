@@ -236,6 +236,7 @@ def counted(monkeypatch: pytest.MonkeyPatch) -> CountingStore:
     return store
 
 
+@pytest.mark.long
 def test_a_plan_of_1_000_small_segments_reads_each_index_head_once_and_makes_few_tasks(
     url: str, counted: CountingStore
 ):

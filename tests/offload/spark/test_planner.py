@@ -197,6 +197,7 @@ def test_an_error_is_a_message_and_the_next_call_is_answered(start: Callable[...
     assert driver.end()[0] == 0
 
 
+@pytest.mark.long
 def test_damage_is_told_with_its_place(start: Callable[..., Driver], url: str, tmp_path: Path):
     driver = start()
     pin = driver.ask(call(1, "pin", url))["pin"]
@@ -232,6 +233,7 @@ def test_a_message_that_is_cut_or_too_long_ends_the_planner_with_an_error(start:
     assert code == 1
 
 
+@pytest.mark.long
 def test_the_planner_ends_with_its_input_and_when_nobody_reads_its_answers(start: Callable[..., Driver], url: str):
     assert start(greeted=False).end()[:2] == (0, b"")
     assert start().end()[:2] == (0, b"")
@@ -242,6 +244,7 @@ def test_the_planner_ends_with_its_input_and_when_nobody_reads_its_answers(start
     assert driver.process.wait(ENDS_WITHIN_S) == 0
 
 
+@pytest.mark.long
 def test_a_driver_sees_the_end_of_a_killed_planner(start: Callable[..., Driver]):
     driver = start()
     driver.process.send_signal(signal.SIGINT)  # meant for the driver: the planner ignores it
@@ -251,6 +254,7 @@ def test_a_driver_sees_the_end_of_a_killed_planner(start: Callable[..., Driver])
     assert read_message(driver.process.stdout) is None  # type: ignore[arg-type]
 
 
+@pytest.mark.long
 def test_only_the_answer_to_the_call_for_credentials_has_any(start: Callable[..., Driver]):
     """Every answer is searched: a wrong endpoint, a URL with a secret, an option's value of another option."""
     driver = start(

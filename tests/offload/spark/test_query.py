@@ -86,6 +86,7 @@ def chosen(rows: list[Row], conditions: list[Filter]) -> list[Row]:
     return [row for row in rows if all(meets(each, value(row, each.column)) for each in conditions)]
 
 
+@pytest.mark.long
 @settings(max_examples=40, deadline=None)
 @given(st.lists(filters(), max_size=3), st.booleans(), st.integers(1, 40))
 def test_every_filter_gives_the_rows_that_meet_it(

@@ -109,6 +109,7 @@ def test_a_session_with_the_jar_on_spark_jars_writes_before_it_registers_and_aft
     assert done.stdout.splitlines() == ["300", "100", "jvm", "10"], done.stderr
 
 
+@pytest.mark.long
 def test_a_driver_has_one_planner_and_a_planner_that_was_killed_is_replaced(spark_session: SparkSession, url: str):
     end_planners(spark_session)  # of earlier tests
     assert seqs(spark_session, url) == list(range(1, 301))

@@ -27,6 +27,8 @@ from tests.offload.spark.archives import TopicArchive
 from tests.offload.spark.queries import arrow_schema, planned
 from tests.seams.spark import end_planners, executor_environment, query_execution, settings_text, start_planner
 
+pytestmark = pytest.mark.long
+
 SEGMENTS, RECORDS = 3, 250
 VALUE = b"v" * 200
 CHUNK_BYTES = 1 << 10

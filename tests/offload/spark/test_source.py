@@ -260,6 +260,7 @@ def test_every_option_reaches_the_reader(spark: SparkSession, url: str):
     assert {(row.block, row.tag, len(row.segment)) for row in frame.collect()} == {(1, "even", 24)}
 
 
+@pytest.mark.long
 def test_evicted_records_fail_the_query_unless_it_leaves_them_out(spark: SparkSession, url: str):
     archive = TopicArchive(url)
     archive.add(numbered(10))

@@ -30,6 +30,7 @@ def sql(spark_session: SparkSession) -> Iterator[Sql]:
     spark_session.sql("DROP VIEW IF EXISTS newest")
 
 
+@pytest.mark.long
 def test_a_table_shows_the_newest_version_in_each_query_and_a_drop_leaves_the_topic(
     sql: Sql, spark_session: SparkSession, s3_remote: str
 ) -> None:
@@ -51,6 +52,7 @@ def test_a_table_shows_the_newest_version_in_each_query_and_a_drop_leaves_the_to
     assert spark_session.read.format("seglog").option("topic", "orders").load(s3_remote).count() == 3
 
 
+@pytest.mark.long
 def test_the_table_of_the_page_is_one(sql: Sql, spark_session: SparkSession, s3_remote: str) -> None:
     TopicArchive(s3_remote).add([Sample(b"one", "eu"), Sample(b"two")])
     page = (Path(__file__).parents[3] / "docs" / "spark" / "sql.md").read_text()
@@ -68,6 +70,7 @@ def test_the_table_of_the_page_is_one(sql: Sql, spark_session: SparkSession, s3_
     assert len(sql(more)) == 2
 
 
+@pytest.mark.long
 def test_a_table_takes_no_rows_and_a_wrong_option_makes_none(sql: Sql, s3_remote: str) -> None:
     TopicArchive(s3_remote).add([Sample(b"one")])
     table = "CREATE TABLE orders_table USING seglog OPTIONS"

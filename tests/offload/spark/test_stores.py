@@ -53,6 +53,7 @@ def test_the_program_runs_once_for_all_requests(front: Front, s3_remote: str, tm
     assert (front.access_keys, runs(tmp_path)) == ({"key-1": 3}, 1)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("ask", ["get", "list", "put"])
 def test_a_key_that_the_store_refuses_makes_the_program_run_again(
     front: Front, s3_remote: str, tmp_path: Path, ask: str

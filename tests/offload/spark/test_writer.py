@@ -92,6 +92,7 @@ def test_rows_written_are_rows_read_in_their_order(spark: SparkSession, url: str
     assert values(open_store(url), branch="copy") == [record.value for record in found] * 2
 
 
+@pytest.mark.long
 def test_a_filter_a_sort_and_a_union_give_each_task_its_seqs(spark_session: SparkSession, url: str) -> None:
     df = rows(spark_session, 500, 4).where("id % 100 > 3")
     df = df.unionAll(df.where("id < 0")).unionAll(df).orderBy(df.id.desc()).select("value")

@@ -400,6 +400,7 @@ def test_a_limited_pool_replaces_a_child_that_failed_and_wakes_who_waits_when_it
             running.result(60)
 
 
+@pytest.mark.long
 def test_closing_ends_a_worker_that_works_and_one_that_waits(
     log: Log, url: str, limiter: RequestLimiter, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -483,6 +484,7 @@ def test_small_objects_are_merged_by_a_worker_too(
         assert archive.status.topic(TOPIC).unfinished_attempts == 0
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("effects", [_KINDS, pytest.param(_EFFECTS, marks=pytest.mark.soak(part=2))], ids=len)
 @pytest.mark.parametrize("when", [pytest.param("before", marks=pytest.mark.long), "after"])
 def test_a_worker_that_is_killed_at_any_effect_costs_an_attempt_and_nothing_else(
@@ -509,6 +511,7 @@ def test_a_worker_that_is_killed_at_any_effect_costs_an_attempt_and_nothing_else
         assert [record.seq for record in log.topic(TOPIC).read()] == list(range(1, 41))
 
 
+@pytest.mark.long
 def test_a_worker_ends_when_its_parent_is_killed(tmp_path: Path, url: str) -> None:
     with subprocess.Popen(
         [sys.executable, "-m", "tests.offload.worker.orphan", str(tmp_path / "d"), url],

@@ -134,6 +134,7 @@ def test_extra_metadata_is_on_both_objects_and_replaces_nothing_of_ours() -> Non
         assert (found["seglog-topic"], found["seglog-first-seq"], found["seglog-last-seq"]) == ("t", "1", "3")
 
 
+@pytest.mark.long
 def test_an_offload_that_failed_anywhere_is_taken_away() -> None:
     done = 0
     for nth in range(1, 20):

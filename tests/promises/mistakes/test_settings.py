@@ -116,6 +116,7 @@ def test_seglog_toml_of_another_directory_is_copied_over(tmp_path: Path) -> None
     assert values(tmp_path / "data") == [*numbered(10), b"after"]
 
 
+@pytest.mark.long
 def test_the_number_of_shards_changes_with_every_opening(tmp_path: Path) -> None:
     """Somebody tries values of `wal_shards`, up and down, and the process is killed in between.
 

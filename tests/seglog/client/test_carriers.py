@@ -118,6 +118,7 @@ def test_an_archive_has_the_same_results_here_and_in_a_daemon(tmp_path: Path, da
         assert archive_history(client.archive, client, "archived") == expected
 
 
+@pytest.mark.long
 def test_a_delete_takes_the_same_records_in_each_carrier(tmp_path: Path, daemon: str) -> None:
     async def both(log: aio.AsyncLog, client: client_aio.AsyncClient) -> list[object]:
         async with log as opened, client as connected:

@@ -284,8 +284,10 @@ def test_an_ack_whose_sync_fails_changes_nothing_here_and_a_restart_shows_what_i
         assert acked(states) in ({3}, {3, 4})  # the record of a failed sync may be there or not
 
 
-@pytest.mark.parametrize("shards", [1, 8])
-@pytest.mark.parametrize("durability", ["fsync", "memory", "ephemeral"])
+@pytest.mark.parametrize("shards", [1, pytest.param(8, marks=pytest.mark.long)])
+@pytest.mark.parametrize(
+    "durability", ["fsync", *(pytest.param(each, marks=pytest.mark.long) for each in ("memory", "ephemeral"))]
+)
 def test_no_record_after_a_crash_counts_as_acked_because_a_lost_one_was(shards: int, durability: str) -> None:
     """CURSORS-5: later records get the seqs of those that the crash took."""
     disk, settings = SimulatedDisk(), LogSettings(wal_shards=shards)

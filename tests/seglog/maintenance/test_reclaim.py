@@ -382,6 +382,7 @@ def test_a_swap_that_failed_half_way_ends_the_writer() -> None:
     _check(_unlocked(disk.after_kill()))
 
 
+@pytest.mark.long
 @every(4, part=2)
 def test_a_crash_in_the_recovery_of_a_crash(every: int) -> None:
     """Crash at each operation in the soak. By default, each image gets a fourth of them in turn."""

@@ -323,6 +323,7 @@ def test_a_torn_tail_is_a_note_and_nothing_says_that_it_was_cut(copied: Path, ca
     assert caplog.text == ""
 
 
+@pytest.mark.long
 @every(31, part=2)
 def test_what_recovery_puts_in_order_is_no_damage(tmp_path: Path, every: int) -> None:
     """After a crash or a power cut at any operation, verify reports a sound log, and recovery opens it."""

@@ -228,6 +228,7 @@ def _other_units(header: Header, records: int) -> Iterator[tuple[int, int, int]]
         yield header.topic_id, seq, records
 
 
+@pytest.mark.long
 @every(6, part=2)
 def test_whatever_is_wrong_with_a_wal_the_verdict_is_that_of_one_by_one(
     crashed: Path, monkeypatch: pytest.MonkeyPatch, every: int

@@ -5,12 +5,15 @@ from __future__ import annotations
 import random
 from collections import Counter
 
+import pytest
+
 from tests.offload.daemon.scheduler.loads import STEPS, Load
 from tests.work import amounts, seed_of, tell
 
 _BOUND_S = 10.0
 
 
+@pytest.mark.long
 @amounts(1000, soak=200_000, part=8, slices=40)
 def test_no_topic_waits_over_10_s_unless_it_is_paused(amount: int) -> None:
     draw = random.Random(seed_of("loads of the scheduler"))

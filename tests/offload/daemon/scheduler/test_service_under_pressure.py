@@ -106,7 +106,8 @@ def test_a_negative_priority_is_paused_and_read_meanwhile_and_goes_on(tmp_path: 
         metrics = (await world.client.get("/metrics")).text.splitlines()
         assert "seglog_delivery_pressure 1.0" in metrics
         assert "seglog_delivery_paused_topics 1.0" in metrics
-        assert 'seglog_delivery_ready_feeds{band="B3"} 1.0' in metrics
+        bands = ("B3", "B4")  # its age lifts it after 2.5 s, on a busy machine
+        assert any(f'seglog_delivery_ready_feeds{{band="{band}"}} 1.0' in metrics for band in bands)
         assert world.values("low") == [b"first"]
         world.ready.give_back()
         await until(lambda: world.values("high") == [b"first", b"x"], "the other topic has its news")
