@@ -54,7 +54,7 @@ from catalog.format.control import CheckpointSet, Mark, Ref
 from catalog.format.encoding import StoredCommit, with_checkpoint
 from catalog.format.envelope import MessageType, wrap
 from catalog.format.small_objects import encode_checkpoint_set, encode_control, encode_ref
-from catalog.objects.base import ObjectStore
+from catalog.objects.object_store import ObjectStore
 from catalog.objects.wrapped import WrappedStore
 from catalog.snapshot import checkpoint_of
 from catalog.updates import pull

@@ -29,7 +29,7 @@ _NOTHING = "python -c pass"
 _COMMAND = "from offload.main import main; main()"
 _COMMANDS = """
 import json, os, sys
-from offload.cli.door import run
+from offload.cli.command_line import run
 
 for words in json.load(sys.stdin):
     if run(words, os.environ, None):

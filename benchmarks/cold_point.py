@@ -17,7 +17,7 @@ from benchmarks.machine import describe
 from benchmarks.options import Options
 from benchmarks.report import Aim, Report, Row, compare
 from benchmarks.runner import Figures, Rounds
-from catalog.objects.base import ObjectStore
+from catalog.objects.object_store import ObjectStore
 
 __all__ = ["SUMMARY", "run"]
 

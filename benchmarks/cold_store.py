@@ -22,7 +22,7 @@ from benchmarks.offload import fill
 from benchmarks.range_server import serving
 from catalog import SegmentView
 from catalog.format import keys
-from catalog.objects.base import ObjectStore
+from catalog.objects.object_store import ObjectStore
 from offload import ColdSettings
 from offload.read.chunk_fetcher import in_order
 from offload.read.cold_reader import ColdReader

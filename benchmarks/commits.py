@@ -8,7 +8,7 @@ from catalog.format import keys
 from catalog.format.commit import NO_PARENT, Bounds, Codec, Commit, CommitKind, Deletions, SegmentRef
 from catalog.format.encoding import encode_commit
 from catalog.format.ids import Sid
-from catalog.objects.base import ObjectStore
+from catalog.objects.object_store import ObjectStore
 from catalog.refs.branch import Branches
 from catalog.volume import Volumes
 from offload.format.encoder import SegmentSummary

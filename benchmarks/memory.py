@@ -24,7 +24,7 @@ from benchmarks.options import Options
 from benchmarks.report import Report, Row, alone
 from seglog import ProducerBatch, aio
 from seglog.engine.work_thread import InCaller
-from seglog.files.port import OsFiles
+from seglog.files.file_system import OsFiles
 
 __all__ = ["SUMMARY", "run"]
 

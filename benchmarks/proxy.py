@@ -36,7 +36,7 @@ from benchmarks.slices import Unavailable
 from benchmarks.stores import nginx
 from benchmarks.warm_ranges import get_all
 from catalog.format.keys import index_key
-from catalog.objects.base import ObjectStore
+from catalog.objects.object_store import ObjectStore
 from offload.wiring import open_store
 
 __all__ = ["SUMMARY", "run"]

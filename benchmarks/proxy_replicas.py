@@ -25,9 +25,9 @@ from benchmarks.range_server import serving, taken
 from benchmarks.report import Row, alone, compare
 from benchmarks.runner import Rounds
 from catalog.format.keys import commit_key
-from catalog.objects.base import ObjectStore
+from catalog.objects.object_store import ObjectStore
 from offload.archive import Archive
-from offload.operations.follow import FollowOptions, Looked, LookFailed, follow
+from offload.operations.standby import FollowOptions, Looked, LookFailed, follow
 from offload.wiring import open_store
 
 __all__ = ["Crowd", "rows"]

@@ -25,7 +25,7 @@ from benchmarks.report import Aim, Report, Row, compare
 from benchmarks.runner import Figures, Rounds, in_turns, settle_disk
 from benchmarks.slices import Unavailable
 from benchmarks.stores.rocksdb import library
-from seglog.files.port import OsFiles
+from seglog.files.file_system import OsFiles
 from seglog.format.appends import encode_appends
 from seglog.format.frame import MIN_FRAME_BYTES
 from seglog.format.index import ENTRY, encode_entry

@@ -34,7 +34,7 @@ from offload.spark.aggregates import Aggregate
 from offload.spark.messages import encode_message, encode_task
 from offload.spark.options import ReadOptions, parse_options
 from offload.spark.pin import Pin
-from offload.spark.plan import Plan, Query, Remote
+from offload.spark.query_plan import Plan, Query, Remote
 from offload.spark.task import Filter, Op
 
 __all__ = ["SUMMARY", "run"]

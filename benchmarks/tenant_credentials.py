@@ -23,8 +23,8 @@ from benchmarks.runner import Figures
 from benchmarks.slices import Open, Slice, in_slices, rate_and_percentiles
 from catalog.errors import CatalogError
 from catalog.tenants.policies import TenantRole
-from offload.tenants.access import TenantAccess, policy_text
 from offload.tenants.credentials import Refresher
+from offload.tenants.sts_request import TenantAccess, policy_text
 from seglog import aio
 
 __all__ = ["SUMMARY", "TENANTS", "run"]

@@ -27,7 +27,7 @@ from benchmarks.options import Options
 from benchmarks.recovery import make_segment
 from benchmarks.report import Aim, Report, Row, compare
 from benchmarks.runner import Figures, in_turns, settle_disk
-from seglog.files.port import OsFiles
+from seglog.files.file_system import OsFiles
 from seglog.values.layout import Layout
 from seglog.wal.manifest import ActiveMeta, load, store
 

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from catalog.format.ids import Sid, Vid
     from catalog.format.keys import Key
     from catalog.history import History, PastCommit
-    from catalog.local import Attempt, Handle, LocalCatalog
+    from catalog.local_catalog import Attempt, Handle, LocalCatalog
     from catalog.objects import LocalStore, MemoryStore, ObjectInfo, ObjectStore, PartTag, WithETag
     from catalog.refs.branch import Branch, Branches
     from catalog.snapshot import Snapshot
@@ -124,9 +124,9 @@ _HOMES = {
     "Key": "catalog.format.keys",
     "History": "catalog.history",
     "PastCommit": "catalog.history",
-    "Attempt": "catalog.local",
-    "Handle": "catalog.local",
-    "LocalCatalog": "catalog.local",
+    "Attempt": "catalog.local_catalog",
+    "Handle": "catalog.local_catalog",
+    "LocalCatalog": "catalog.local_catalog",
     "LocalStore": "catalog.objects",
     "MemoryStore": "catalog.objects",
     "ObjectInfo": "catalog.objects",

@@ -40,7 +40,7 @@ from catalog.objects.settled_writes import change, put_once
 from catalog.snapshot import checkpoint_of
 from catalog.volume import Volumes
 from seglog.base.arguments import checked
-from seglog.base.values import dataclass
+from seglog.base.dataclasses import dataclass
 
 _INLINE_BYTES = 256 * 1024
 

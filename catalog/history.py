@@ -30,7 +30,7 @@ from catalog.format.encoding import StoredCommit
 from catalog.format.ids import LsnNumber, Vid
 from catalog.format.keys import commit_key
 from seglog.base.arguments import checked
-from seglog.base.values import dataclass
+from seglog.base.dataclasses import dataclass
 
 _FIRST_BATCH, _LARGEST_BATCH = 4, 64
 _TRIES = 5

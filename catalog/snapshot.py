@@ -39,8 +39,8 @@ from catalog.format.commit import (
 )
 from catalog.format.encoding import StoredCommit, encode_views
 from catalog.format.ids import Sid, Vid
-from catalog.format.late import pyroaring
-from seglog.base.values import dataclass
+from catalog.format.lazy_imports import pyroaring
+from seglog.base.dataclasses import dataclass
 
 __all__ = [
     "SegmentView",

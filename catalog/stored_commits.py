@@ -57,11 +57,11 @@ from catalog.format.small_objects import (
     encode_boundary,
     encode_checkpoint_set,
 )
-from catalog.local import LocalCatalog
-from catalog.objects.base import AT_ONCE, ObjectStore, each_of, first_valid_key, is_behind_proxy, past_cache
+from catalog.local_catalog import LocalCatalog
+from catalog.objects.object_store import AT_ONCE, ObjectStore, each_of, first_valid_key, is_behind_proxy, past_cache
 from catalog.snapshot import Snapshot
 from seglog.base.arguments import checked
-from seglog.base.later import logger
+from seglog.base.lazy import logger
 from seglog.base.progress import count
 
 FAR = 64  # commits: from this distance on, a checkpoint may be nearer than the known state

@@ -44,8 +44,8 @@ from catalog.format.ids import Vid
 from catalog.format.keys import check_name
 from catalog.history import History, PastCommit
 from seglog.base.arguments import checked
-from seglog.base.later import pattern
-from seglog.base.values import dataclass
+from seglog.base.dataclasses import dataclass
+from seglog.base.lazy import pattern
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _NUMBERED = pattern(r"(seq:|lsn:|head~)([0-9]{1,20})(?:@(.*))?", re.ASCII)

@@ -32,7 +32,7 @@ from catalog.format.commit import Bounds, Commit, CommitKind, Deletions, ForkPoi
 from catalog.format.encoding import StoredCommit
 from catalog.format.ids import Sid
 from catalog.snapshot import Snapshot, deleted_below, fold
-from seglog.base.values import dataclass
+from seglog.base.dataclasses import dataclass
 
 TAKES_AWAY = frozenset({CommitKind.DELETE, CommitKind.EVICT, CommitKind.TRUNCATE})
 _ABOVE_ALL = 2**64

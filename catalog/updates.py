@@ -24,10 +24,10 @@ from catalog.format.control import DEAD
 from catalog.format.encoding import StoredCommit
 from catalog.format.ids import Vid
 from catalog.format.keys import commit_key
-from catalog.objects.base import Forward
+from catalog.objects.object_store import Forward
 from catalog.snapshot import Snapshot
 from catalog.volume import Volumes
-from seglog.base.values import dataclass
+from seglog.base.dataclasses import dataclass
 
 _MANY = 15  # commits, as four batches of GETs give
 MAINTENANCE = frozenset({CommitKind.CONFIG, CommitKind.COMPACT})

@@ -56,14 +56,14 @@ from catalog.format.small_objects import (
     encode_fork,
 )
 from catalog.history import BranchSpan, History, KeptCommits
-from catalog.local import LocalCatalog
-from catalog.objects.base import Forward, ObjectStore
+from catalog.local_catalog import LocalCatalog
+from catalog.objects.object_store import Forward, ObjectStore
 from catalog.objects.settled_writes import put_once
 from catalog.objects.wrapped import OfflineStore
 from catalog.snapshot import Snapshot, cut, empty, fold, fork, from_checkpoint
 from catalog.stored_commits import FAR, StoredCommits, check_chain, check_lsn, check_rise
 from seglog.base.arguments import checked
-from seglog.base.later import logger
+from seglog.base.lazy import logger
 
 __all__ = ["DEAD", "Volumes"]
 

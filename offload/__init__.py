@@ -5,7 +5,7 @@ The package imports a name when it is first used, because a Spark worker and `se
 
 from __future__ import annotations
 
-from seglog.base.foreign import foreign_text
+from seglog.base.shadowing import shadowing_text
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ _HOME = {
     "recover": "offload.recovery",
 }
 
-if _foreign := foreign_text("catalog"):
+if _foreign := shadowing_text("catalog"):
     raise ImportError(_foreign)
 
 if not TYPE_CHECKING:

@@ -23,17 +23,17 @@ from typing import TYPE_CHECKING, Unpack
 
 from catalog.format import keys
 from catalog.format.commit import Codec
-from catalog.objects.base import ObjectStore
+from catalog.objects.object_store import ObjectStore
 from offload.context import ArchiveContext, part
 from offload.errors import NoRemote
 from offload.format.block import largest_entry
+from offload.services.archive_parts import ArchiveParts
 from offload.services.log_reads import ColdTier
-from offload.services.parts import ArchiveParts
 from offload.services.results import Copied, OffloadResult, Removed, Restored, TopicRemoved
 from offload.settings import OffloadSettings, Settings, read_settings
-from offload.tenants.source import source_of
+from offload.tenants.credential_source import source_of
 from offload.wiring import check_remote_apart, open_store
-from offload.write.port import Uploader
+from offload.write.uploader import Uploader
 from seglog import Log, Record, Topic
 from seglog.base.arguments import checked
 from seglog.base.ownership import Owned, is_foreign

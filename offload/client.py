@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from offload.operations.command import LINES_HEADER, SHOWN_TYPE, Command
-from offload.operations.results import PROGRESS, kind_of, result_of
+from offload.operations.result_json import PROGRESS, kind_of, result_of
 from seglog.base.arguments import checked
 from seglog.client.address import SOCKET_FILE, Address, address_of, check_token
 from seglog.client.connections import Broken, Connections, Request, Stream, tls_context

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 from weakref import WeakValueDictionary
 
 from catalog import LocalCatalog
-from catalog.format.late import import_now
-from catalog.objects.base import ObjectStore
+from catalog.format.lazy_imports import import_now
+from catalog.objects.object_store import ObjectStore
 from offload.handles import Handles
-from offload.read.cache import open_cache
+from offload.read.chunk_cache import open_cache
 from offload.settings import CatalogSettings, ColdSettings
 from seglog import Log
 from seglog.files.clock import Clock

@@ -28,10 +28,10 @@ from catalog import MAIN, Bounds, Handle, Vid
 from catalog.errors import BranchCollected, CatalogError, Diverged, InvalidName, NoSuchBranch, NoSuchObject, NoSuchTopic
 from catalog.format import keys
 from catalog.format.control import DEAD
-from catalog.objects.base import Forward, is_behind_proxy
+from catalog.objects.object_store import Forward, is_behind_proxy
 from offload.errors import NameDeleted, NeverWritten, OtherRemote, RemoteBehind
 from seglog import Log, TruncateOp
-from seglog.base.values import dataclass
+from seglog.base.dataclasses import dataclass
 from seglog.files.clock import Clock
 
 if TYPE_CHECKING:

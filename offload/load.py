@@ -73,7 +73,7 @@ from catalog.format import keys
 from catalog.format.commit import LoadMark
 from catalog.format.control import full_name
 from catalog.format.encoding import load_nonce
-from catalog.objects.base import ObjectStore
+from catalog.objects.object_store import ObjectStore
 from catalog.updates import MAINTENANCE, pull
 from offload.errors import OffloadError
 from offload.format.block import largest_entry
@@ -83,8 +83,8 @@ from offload.write.frame_batches import FrameBatches
 from offload.write.publisher import make_due_checkpoint
 from offload.write.segment_upload import UploadJob, delete_segment, upload_segment
 from seglog.base import forms
+from seglog.base.dataclasses import dataclass
 from seglog.base.errors import Conflict, Misuse
-from seglog.base.values import dataclass
 from seglog.format.frame import LENGTH_BYTES, MIN_FRAME_BYTES
 from seglog.format.frames import Frames
 from seglog.values.config import TopicConfig

@@ -27,10 +27,10 @@ def main() -> None:
         import os
         import sys
 
-        from seglog.base.later import import_without
+        from seglog.base.lazy import import_without
 
         import_without("urllib.parse", "ipaddress")  # of a host in brackets
-        from offload.cli.door import run
+        from offload.cli.command_line import run
         from offload.cli.stdio import accept_any_text, flush_output, open_closed_streams
 
         gc.set_threshold(_YOUNG_OBJECTS)

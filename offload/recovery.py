@@ -29,18 +29,18 @@ import seglog
 from catalog import Branches, Volumes
 from catalog.errors import NoSuchBranch, NoSuchTopic
 from catalog.format.control import full_name
-from catalog.objects.base import ObjectStore
+from catalog.objects.object_store import ObjectStore
 from offload.archive import Archive, attach
 from offload.errors import directory_not_empty
 from offload.moment import Moment
 from offload.settings import Settings, TenantSettings, default_file, read_settings
-from offload.tenants.source import source_of
+from offload.tenants.credential_source import source_of
 from offload.wiring import check_remote_apart, open_store
 from seglog.base.arguments import checked
+from seglog.base.dataclasses import dataclass
 from seglog.base.errors import Missing
-from seglog.base.values import dataclass
 from seglog.files.clock import Clock
-from seglog.files.port import Files
+from seglog.files.file_system import Files
 from seglog.values.config import NO_VARIABLES
 
 MARKER = "RECOVERING"

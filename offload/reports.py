@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from dataclasses import field
 
-from seglog.base.values import dataclass
+from seglog.base.dataclasses import dataclass
 
-_HIDDEN = {"json": "hidden"}  # `HIDDEN` of offload.operations.results, which lies above
+_HIDDEN = {"json": "hidden"}  # `HIDDEN` of offload.operations.result_json, which lies above
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

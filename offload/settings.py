@@ -23,8 +23,8 @@ from catalog.format.checksum import ChecksumKind
 from catalog.format.commit import Codec
 from catalog.tenants.names import check_tenant
 from catalog.tenants.policies import Partition, TenantRole
-from seglog.base.later import pattern
-from seglog.base.values import dataclass
+from seglog.base.dataclasses import dataclass
+from seglog.base.lazy import pattern
 from seglog.errors import InvalidSetting
 from seglog.files.directory import default_toml, read_sections
 from seglog.values.config import (

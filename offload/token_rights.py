@@ -34,7 +34,7 @@ from typing import Any, Final
 from catalog.errors import InvalidName
 from catalog.tenants.names import check_tenant
 from offload.errors import Misuse, NotAllowed, OffloadError, Refused
-from seglog.base.values import dataclass
+from seglog.base.dataclasses import dataclass
 
 RIGHTS_KEY: Final = "seglog.rights"
 """The key of a client's rights in the scope of its request."""

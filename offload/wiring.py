@@ -11,9 +11,9 @@ from urllib.parse import unquote_to_bytes
 
 from catalog.errors import AccessDenied, InvalidRemote
 from catalog.format.remotes import split_remote
-from catalog.objects.base import ObjectStore
+from catalog.objects.object_store import ObjectStore
 from offload.settings import DEFAULT, ColdSettings, OffloadSettings
-from seglog.base.later import pattern
+from seglog.base.lazy import pattern
 from seglog.errors import InvalidArgument
 
 if TYPE_CHECKING:

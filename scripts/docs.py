@@ -15,10 +15,10 @@ A part stands between `<!-- include: NAME -->` and `<!-- end -->`. The script re
     schemas:list           the kinds of objects that `--json` prints, as a table
     metrics:list           the metrics of the daemon, as a table; `metrics:alerts` the alerts of docs/deploy/alerts.yaml
 
-It also writes offload/operations/listing.py: the commands with their help and their parameters, from which the front
-door of `seglog` answers without an import of a command. From that list it writes the golden help in tests/golden. It
-writes docs/schema: a JSON Schema for each kind of object that `--json` prints. It writes the templates of policies in
-localstack/ from the table of roles and actions.
+It also writes offload/operations/command_list.py: the commands with their help and their parameters, from which the
+front door of `seglog` answers without an import of a command. From that list it writes the golden help in tests/golden.
+It writes docs/schema: a JSON Schema for each kind of object that `--json` prints. It writes the templates of policies
+in localstack/ from the table of roles and actions.
 
 So a format is written down once, at the top of the code that reads and writes it, and a setting where its field is.
 `--check` changes nothing and fails when a part is not current.
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 
     from offload.daemon.figures import DirectoryFigures, ReplicaFigures, TopicFigures
     from offload.operations.cursor import CursorListed
-    from offload.operations.listed import ListedCommand, ListedParameter
+    from offload.operations.listed_command import ListedCommand, ListedParameter
 
 __all__ = [
     "alerts",
@@ -70,7 +70,7 @@ __all__ = [
 ]
 
 ROOT = Path(__file__).resolve().parent.parent
-LISTING = ROOT / "offload" / "operations" / "listing.py"
+LISTING = ROOT / "offload" / "operations" / "command_list.py"
 SCHEMAS = ROOT / "docs" / "schema"
 POLICIES = ROOT / "localstack"
 HELP = {ROOT / "tests" / "golden" / f"help_{columns}.txt": columns for columns in (80, 200)}
@@ -78,7 +78,7 @@ HEAD = '''"""The commands of `seglog`, with their help and their parameters. Wri
 
 from __future__ import annotations
 
-from offload.operations.listed import ListedCommand, ListedParameter
+from offload.operations.listed_command import ListedCommand, ListedParameter
 
 '''
 PART = re.compile(r"(<!-- include: (?P<name>[\w./:]+) -->\n).*?(<!-- end -->)", re.DOTALL)
@@ -398,7 +398,7 @@ def filled(text: str) -> str:
 
 
 def listing() -> str:
-    """Return the source of offload/operations/listing.py, from the code of this checkout."""
+    """Return the source of offload/operations/command_list.py, from the code of this checkout."""
     sys.path.insert(0, str(ROOT))
     from offload.cli.commands import listed_commands
 

@@ -15,7 +15,7 @@ numpy.
 
 from __future__ import annotations
 
-from seglog.base.foreign import foreign_text
+from seglog.base.shadowing import shadowing_text
 
 TYPE_CHECKING = False
 """True for a type checker, as in `typing`, whose import takes longer than that of this module."""
@@ -92,10 +92,10 @@ if TYPE_CHECKING:
     )
     from seglog.files.clock import Clock, SystemClock
     from seglog.files.directory import default_toml, load_settings, read_sections, write_default
-    from seglog.files.port import Files, OsFiles, replace_atomically
+    from seglog.files.file_system import Files, OsFiles, replace_atomically
     from seglog.format.record_arrays import RecordArrays
     from seglog.log import Log, open
-    from seglog.maintenance.plan import Retention
+    from seglog.maintenance.checkpoint_plan import Retention
     from seglog.segments.segment import SegmentInfo
     from seglog.startup.verification import verify
     from seglog.tiers.cold_tier import ColdTier
@@ -103,7 +103,6 @@ if TYPE_CHECKING:
     from seglog.values.arrow import arrow_schema
     from seglog.values.config import DISCARDS, DURABILITIES, SETTINGS_FILE, LogSettings, TopicConfig
     from seglog.values.deletes import DeleteOp, TruncateOp
-    from seglog.values.elsewhere import Elsewhere
     from seglog.values.findings import Checked, Damage, Report
     from seglog.values.last_deletes import Undeleted
     from seglog.values.producer import Appended, Producer, ProducerBatch
@@ -128,6 +127,7 @@ if TYPE_CHECKING:
     )
     from seglog.values.record import Gap, Record
     from seglog.values.seq_set import SeqSet
+    from seglog.values.written_elsewhere import Elsewhere
 
 __all__ = [
     "DISCARDS",
@@ -256,9 +256,9 @@ _HOMES = {
     "connect": "seglog.client.client",
     "Clock": "seglog.files.clock",
     "SystemClock": "seglog.files.clock",
-    "Files": "seglog.files.port",
-    "OsFiles": "seglog.files.port",
-    "replace_atomically": "seglog.files.port",
+    "Files": "seglog.files.file_system",
+    "OsFiles": "seglog.files.file_system",
+    "replace_atomically": "seglog.files.file_system",
     "default_toml": "seglog.files.directory",
     "load_settings": "seglog.files.directory",
     "read_sections": "seglog.files.directory",
@@ -267,7 +267,7 @@ _HOMES = {
     "RecordArrays": "seglog.format.record_arrays",
     "Log": "seglog.log",
     "open": "seglog.log",
-    "Retention": "seglog.maintenance.plan",
+    "Retention": "seglog.maintenance.checkpoint_plan",
     "SegmentInfo": "seglog.segments.segment",
     "verify": "seglog.startup.verification",
     "ColdTier": "seglog.tiers.cold_tier",
@@ -281,7 +281,7 @@ _HOMES = {
     "Damage": "seglog.values.findings",
     "Report": "seglog.values.findings",
     "DeleteOp": "seglog.values.deletes",
-    "Elsewhere": "seglog.values.elsewhere",
+    "Elsewhere": "seglog.values.written_elsewhere",
     "Undeleted": "seglog.values.last_deletes",
     "Appended": "seglog.values.producer",
     "Producer": "seglog.values.producer",
@@ -310,7 +310,7 @@ _HOMES = {
 }
 """The module of each name that is no error."""
 
-if _foreign := foreign_text("catalog", "offload"):
+if _foreign := shadowing_text("catalog", "offload"):
     from warnings import warn
 
     warn(f"{_foreign}. The log itself needs neither.", RuntimeWarning, stacklevel=2)

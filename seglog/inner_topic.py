@@ -15,14 +15,14 @@ from seglog.engine.engine import Engine, doing
 from seglog.engine.state import TopicState
 from seglog.errors import ReadOnly, SeqOutOfRange, Truncated
 from seglog.format.frames import Frames
-from seglog.late import changes, checkpoint, conditions, eviction, follow, plan, sealed
+from seglog.lazy_imports import changes, checkpoint, checkpoint_plan, conditions, eviction, follow, sealed
+from seglog.read_only_view import explained, guarded
 from seglog.reading.read import read_frame_batches
 from seglog.reading.times import expired_seq, first_seq_at, known_floors
 from seglog.segments.segment import SegmentInfo
 from seglog.values.deletes import DeleteOp, DeleteWhere, TruncateOp
 from seglog.values.producer import Producer
 from seglog.values.seq_set import SeqSet
-from seglog.view import explained, guarded
 
 if TYPE_CHECKING:
     from seglog.reading.follow import Follower
@@ -227,7 +227,7 @@ class InnerTopic:
 
         If the delete is not listed, do nothing.
         """
-        request_checkpoint(self._engine, plan.CheckpointRequest(self.name, settle_op=op))
+        request_checkpoint(self._engine, checkpoint_plan.CheckpointRequest(self.name, settle_op=op))
 
     def segments(self) -> tuple[SegmentInfo, ...]:
         """Return the segments, hot and relocated, ascending. The active one, if any, is last.
@@ -300,7 +300,7 @@ class InnerTopic:
 
         If the truncation is not listed, do nothing.
         """
-        request_checkpoint(self._engine, plan.CheckpointRequest(self.name, settle_truncation=op))
+        request_checkpoint(self._engine, checkpoint_plan.CheckpointRequest(self.name, settle_truncation=op))
 
     @property
     def due_seq(self) -> int:
@@ -315,7 +315,9 @@ class InnerTopic:
         longer `epoch`, nothing is done: the seqs may mean other records. If `epoch` is None, it is not compared. Raise
         `NoSuchTopic`.
         """
-        request_checkpoint(self._engine, plan.CheckpointRequest(self.name, release_seq=last_seq, epoch=epoch))
+        request_checkpoint(
+            self._engine, checkpoint_plan.CheckpointRequest(self.name, release_seq=last_seq, epoch=epoch)
+        )
 
     def _hot(self, first: int, last: int) -> TopicState:
         state = self._engine.state(self.name)
@@ -349,7 +351,7 @@ def first_at(engine: Engine, state: TopicState, ts_ms: int) -> int:
         return first_seq_at(engine, state, ts_ms)
 
 
-def request_checkpoint(engine: Engine, request: plan.CheckpointRequest) -> None:
+def request_checkpoint(engine: Engine, request: checkpoint_plan.CheckpointRequest) -> None:
     engine.check_writable()
     engine.state(request.topic)
     checkpoint.checkpoint(engine, request)

@@ -11,7 +11,7 @@ from types import MappingProxyType, TracebackType
 from typing import TYPE_CHECKING, Annotated, TypeAlias
 
 from seglog.base.arguments import WHOLE_MAX, Within, checked
-from seglog.base.later import logger
+from seglog.base.lazy import logger
 from seglog.base.ownership import Owned, is_foreign
 from seglog.engine.engine import Engine, doing
 from seglog.engine.work_thread import Background, UpkeepFactory
@@ -23,22 +23,22 @@ from seglog.errors import (
 )
 from seglog.files.clock import Clock, SystemClock
 from seglog.files.directory import DirectoryLock
-from seglog.files.port import Files, OsFiles, enter, leave
+from seglog.files.file_system import Files, OsFiles, enter, leave
 from seglog.interrupts import OwnLock, closing_after, uninterrupted
-from seglog.late import changes, checkpoint, eviction, import_now, plan, relocation
-from seglog.starting import make_root, opened, opened_to_look, plain_errors
+from seglog.lazy_imports import changes, checkpoint, checkpoint_plan, eviction, import_now, relocation
+from seglog.open_engine import make_root, opened, opened_to_look, plain_errors
 from seglog.startup import opening
 from seglog.tiers.cold_tier import ColdTier
 from seglog.tiers.segment_store import SegmentStores
 from seglog.topic import Topic
 from seglog.values.config import LogSettings, TopicConfig
-from seglog.values.elsewhere import Elsewhere
 from seglog.values.layout import Layout
 from seglog.values.names import check_topic_name
+from seglog.values.written_elsewhere import Elsewhere
 
 if TYPE_CHECKING:
     from seglog.maintenance.checkpoint import Reclaimer
-    from seglog.maintenance.plan import Retention
+    from seglog.maintenance.checkpoint_plan import Retention
 
 _logger = logger("seglog.log")
 _PATIENCE_S = 1.0
@@ -68,8 +68,8 @@ def open(
         range(1, 3)
 
     With `read_only`, the log shows the directory as recovery would find it at this moment. Nothing is made, locked or
-    changed, and a running writer is not disturbed (see seglog.view). A call that would change something raises
-    `ReadOnly`, and a read raises `ViewOutdated` if the data has gone since the opening.
+    changed, and a running writer is not disturbed (see seglog.read_only_view). A call that would change something
+    raises `ReadOnly`, and a read raises `ViewOutdated` if the data has gone since the opening.
 
     Args:
         path: The data directory.
@@ -288,7 +288,7 @@ class Log(Owned):
     def mark_elsewhere(self, name: str, mark: Elsewhere | None) -> None:
         """Put on record that another directory writes the topic, durably on return. None ends the mark.
 
-        Appends to it raise `WrittenElsewhere` from now on (seglog.values.elsewhere). Raise `InvalidName`.
+        Appends to it raise `WrittenElsewhere` from now on (seglog.values.written_elsewhere). Raise `InvalidName`.
         """
         changes.mark_elsewhere(self._engine, check_topic_name(name), mark)
 
@@ -429,7 +429,8 @@ class Log(Owned):
         >>> log.seal(["orders", "unknown"])  # a topic that does not exist is left out
         """
         self.check_writable()
-        requests = [plan.CheckpointRequest(name, seal=True) for name in dict.fromkeys(names) if self.has_topic(name)]
+        own_names = [name for name in dict.fromkeys(names) if self.has_topic(name)]
+        requests = [checkpoint_plan.CheckpointRequest(name, seal=True) for name in own_names]
         if requests:
             with doing("seal"):
                 checkpoint.checkpoint(self._engine, *requests)

@@ -10,7 +10,8 @@ from seglog.base.ownership import is_foreign
 from seglog.engine.engine import Engine, doing
 from seglog.engine.state import TopicState
 from seglog.inner_topic import InnerTopic, begin, first_at, request_checkpoint
-from seglog.late import append, batches, changes, conditions, eviction, follow, plan
+from seglog.lazy_imports import append, batches, changes, checkpoint_plan, conditions, eviction, follow
+from seglog.read_only_view import guarded
 from seglog.reading.read import continue_records
 from seglog.reading.times import expired_seq, known_floors
 from seglog.values.config import TopicConfig
@@ -28,13 +29,12 @@ from seglog.values.protocols import (
     Selection,
 )
 from seglog.values.record import Gap, Record, selected
-from seglog.view import guarded
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
     from seglog.format.record_arrays import RecordArrays
-    from seglog.maintenance.plan import Retention
+    from seglog.maintenance.checkpoint_plan import Retention
     from seglog.writing.append import AppendOptions
 
 
@@ -619,7 +619,7 @@ class Topic:
     def seal(self) -> None:
         """Seal the segments with the current records. Later appends begin a new segment. Raise `NoSuchTopic`."""
         with doing("seal"):
-            request_checkpoint(self._engine, plan.CheckpointRequest(self.name, seal=True))
+            request_checkpoint(self._engine, checkpoint_plan.CheckpointRequest(self.name, seal=True))
 
     @checked
     def truncate(self, seq: int) -> None:
@@ -661,7 +661,7 @@ class Topic:
             NoSuchTopic: The topic has no first append yet.
         """
         done = eviction.enforce(self._engine, [self._engine.state(self.name)])
-        return done[0] if done else plan.Retention(self.name)
+        return done[0] if done else checkpoint_plan.Retention(self.name)
 
     def _arrays(
         self,

@@ -40,7 +40,7 @@ _MODULES = (
     "catalog.objects.local",
     "catalog.objects.s3",
     "offload.archive",
-    "offload.cli.door",
+    "offload.cli.command_line",
     "offload.cli.execution",
     "offload.cli.start",
     "offload.cli.stdio",

@@ -1,6 +1,6 @@
 """The JSON Schemas of docs/schema, and a check of a value against one.
 
-The check knows the keywords that `offload.operations.results` writes, and refuses any other.
+The check knows the keywords that `offload.operations.result_json` writes, and refuses any other.
 """
 
 from __future__ import annotations

@@ -51,7 +51,7 @@ def test_two_builds_have_equal_bytes_also_of_a_copy_and_of_the_sdist(tmp_path: P
         shutil.copytree(ROOT / name, copied / name, copy_function=shutil.copyfile)
     for file in [*ROOT.glob("*.md"), ROOT / "LICENSE", ROOT / "pyproject.toml", ROOT / ".gitignore"]:
         shutil.copyfile(file, copied / file.name)
-    (copied / "seglog" / "files" / "port.py").chmod(0o600)
+    (copied / "seglog" / "files" / "file_system.py").chmod(0o600)
     subprocess.run([sys.executable, "-m", "compileall", "-q", "seglog"], cwd=copied, check=True)
     assert _built(copied, tmp_path / "second") == first
 

@@ -11,8 +11,8 @@ import pytest
 from catalog.format.keys import Key
 from catalog.objects.s3 import S3Store
 from catalog.tenants.policies import TenantRole, tenant_policy
-from offload.tenants.access import TenantAccess
 from offload.tenants.credentials import assume_role
+from offload.tenants.sts_request import TenantAccess
 from tests import work
 from tests.s3_recorder import Seen, Taken, outside, prefixes_of
 from tests.s3_server import (

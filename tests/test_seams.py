@@ -79,7 +79,7 @@ def called(function: ast.AST) -> str:
         ("log._engine.close()", ["_engine"]),
         ("from seglog.log import _PATIENCE_S", ["_PATIENCE_S"]),
         ("monkeypatch.setattr(checkpointer, '_INLINE_BYTES', 0)", ["_INLINE_BYTES"]),
-        ("mock.patch('catalog.local._connect', None)", ["catalog.local._connect"]),
+        ("mock.patch('catalog.local_catalog._connect', None)", ["catalog.local_catalog._connect"]),
         ("os._exit(0)\nself._log = info._replace(first_seq=1)\nlog.__class__", []),
         ("class A:\n    def _b(self): ...\n    def c(self, other): other._b()", []),
     ],

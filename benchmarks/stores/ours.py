@@ -9,7 +9,7 @@ from pathlib import Path
 
 import seglog
 from benchmarks.stores import Append, Store
-from seglog.files.port import OsFiles
+from seglog.files.file_system import OsFiles
 from seglog.format.appends import encode_appends
 from seglog.values.layout import Layout
 from seglog.wal.wal import Wal, create_first

@@ -24,7 +24,7 @@ import functools
 import zlib
 from collections.abc import Iterable
 
-from seglog.base.values import dataclass
+from seglog.base.dataclasses import dataclass
 
 _ONE = 1 << 31  # the polynomial 1: the lowest power is the highest bit
 _WIDTH_BYTES = 4

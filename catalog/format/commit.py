@@ -22,7 +22,7 @@ from collections.abc import Mapping
 from dataclasses import field
 
 from catalog.format.ids import Sid, Vid
-from seglog.base.values import dataclass
+from seglog.base.dataclasses import dataclass
 
 NO_PARENT = bytes(32)
 

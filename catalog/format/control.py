@@ -23,7 +23,7 @@ from typing import NamedTuple
 
 from catalog.format.commit import ForkPoint
 from catalog.format.ids import Vid
-from seglog.base.values import dataclass
+from seglog.base.dataclasses import dataclass
 
 MAIN = "main"
 """The branch of a topic's own history."""

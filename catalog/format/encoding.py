@@ -96,10 +96,10 @@ from catalog.format.envelope import (
 )
 from catalog.format.ids import Sid, Vid
 from catalog.format.keys import commit_key
-from catalog.format.late import pb, protobuf, pyroaring
+from catalog.format.lazy_imports import pb, protobuf, pyroaring
 from seglog.base import forms
 from seglog.base.arguments import checked
-from seglog.base.values import dataclass
+from seglog.base.dataclasses import dataclass
 
 _HASH_MAGIC = b"SGC%d"
 _LOAD_MAGIC = b"SGL1"

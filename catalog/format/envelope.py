@@ -30,7 +30,7 @@ import xxhash
 from catalog.errors import FormatUnsupported, InvalidKey, InvalidName, InvalidObject
 from catalog.format.commit import ForkPoint
 from catalog.format.ids import Vid
-from catalog.format.late import pb, protobuf, timestamps
+from catalog.format.lazy_imports import pb, protobuf, timestamps
 
 MAGIC = b"SGL1"
 HEADER = struct.Struct("<4s3sB")

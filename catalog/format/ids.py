@@ -26,8 +26,8 @@ from typing import Annotated, ClassVar, Self, TypeAlias
 
 from catalog.errors import InvalidKey
 from seglog.base.arguments import Within
-from seglog.base.later import pattern
-from seglog.base.values import dataclass
+from seglog.base.dataclasses import dataclass
+from seglog.base.lazy import pattern
 
 _ALPHABET = "123456789ABCDEFGHJKLMNPQRSTUVWXYZabcdefghijkmnopqrstuvwxyz"
 _VALUE_OF = {char: value for value, char in enumerate(_ALPHABET)}

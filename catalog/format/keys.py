@@ -31,7 +31,7 @@ from typing import NewType
 
 from catalog.errors import InvalidKey, InvalidName
 from catalog.format.ids import Sid, Vid, from_cbe64, to_cbe64
-from seglog.base.later import pattern
+from seglog.base.lazy import pattern
 
 Key = NewType("Key", str)
 

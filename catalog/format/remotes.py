@@ -5,7 +5,7 @@ from __future__ import annotations
 from urllib.parse import SplitResult, urlsplit
 
 from catalog.errors import InvalidRemote
-from seglog.base.later import pattern
+from seglog.base.lazy import pattern
 
 _CREDENTIALS = pattern(r"//[^/]*@")
 

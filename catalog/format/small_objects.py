@@ -46,7 +46,7 @@ from catalog.format.envelope import (
 )
 from catalog.format.ids import Vid
 from catalog.format.keys import boundary_key, check_key, check_name, checkpoints_key, control_key
-from catalog.format.late import pb
+from catalog.format.lazy_imports import pb
 
 _NONCE_SIZE = 16
 

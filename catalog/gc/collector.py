@@ -100,8 +100,8 @@ from catalog.gc.mark import Kept, Marker
 from catalog.gc.plan import Garbage, Plan, PlanWriter, decode_plan, keys_needed, pages_of, plans, remove_plan
 from catalog.gc.policy import GcPolicy, GcReport, KeptVolume, PendingPlan, Watch, unwatched
 from catalog.gc.survey import Survey, survey
-from catalog.local import LocalCatalog
-from catalog.objects.base import ObjectStore
+from catalog.local_catalog import LocalCatalog
+from catalog.objects.object_store import ObjectStore
 from catalog.objects.store_time import check_clock
 from catalog.refs.branch import Branches
 from catalog.volume import Volumes

@@ -30,11 +30,11 @@ from catalog.format.small_objects import decode_boundary, decode_checkpoint_set,
 from catalog.gc.mark import Kept, Marker
 from catalog.gc.plan import Garbage, Plan, pages_of, remove_plan
 from catalog.gc.policy import GcReport, Watch, unwatched
-from catalog.objects.base import ObjectStore
+from catalog.objects.object_store import ObjectStore
 from catalog.objects.settled_writes import change
 from catalog.refs.kept_points import begin_closing, close, keep_open
 from catalog.snapshot import fold
-from seglog.base.values import dataclass
+from seglog.base.dataclasses import dataclass
 
 Note = Callable[[str, Key, str], None]
 

@@ -34,8 +34,8 @@ from catalog.gc.garbage_search import GarbageSearch
 from catalog.gc.mark import Kept, Marker
 from catalog.gc.plan import Garbage, PlannedKey, PlanWriter, pages_of, planned_keys, plans
 from catalog.gc.policy import GcReport, Holder
-from catalog.objects.base import ObjectStore
-from seglog.base.values import dataclass
+from catalog.objects.object_store import ObjectStore
+from seglog.base.dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,8 +20,8 @@ from catalog.gc.plan import Garbage, Plan, PlanWriter, pages_of
 from catalog.gc.policy import GcReport, Watch, unwatched
 from catalog.gc.roots import volumes_of
 from catalog.gc.sid_set import SidSet
-from catalog.objects.base import ObjectStore
-from seglog.base.values import dataclass
+from catalog.objects.object_store import ObjectStore
+from seglog.base.dataclasses import dataclass
 
 _LEFT_FOR_LAST = frozenset({"boundary", "checkpoints", "control"})
 

@@ -41,11 +41,11 @@ from catalog.format.small_objects import decode_fork
 from catalog.gc.policy import GcPolicy, HeldBy, Holder, Watch, first_kept, scan_from, unwatched, window_ms_of
 from catalog.gc.roots import Roots, read_roots, volumes_of
 from catalog.gc.sid_set import SidSet
-from catalog.local import LocalCatalog
-from catalog.objects.base import ObjectStore, first_valid_key
+from catalog.local_catalog import LocalCatalog
+from catalog.objects.object_store import ObjectStore, first_valid_key
 from catalog.snapshot import Snapshot
 from catalog.volume import Volumes
-from seglog.base.values import dataclass
+from seglog.base.dataclasses import dataclass
 
 _BATCH = 64
 _LENGTHS = struct.Struct(">QQ")

@@ -29,8 +29,8 @@ from catalog.gc.policy import Watch, unwatched
 from catalog.gc.roots import volumes_of
 from catalog.gc.scrub import Scrub, ScrubReport, check_length
 from catalog.gc.sid_set import SidSet
-from catalog.objects.base import ObjectStore
-from seglog.base.values import dataclass
+from catalog.objects.object_store import ObjectStore
+from seglog.base.dataclasses import dataclass
 
 _YOUNG_MS = 86_400_000
 

@@ -41,11 +41,11 @@ from catalog.format.keys import (
     plan_prefix,
     plans_prefix,
 )
-from catalog.format.late import pb
+from catalog.format.lazy_imports import pb
 from catalog.gc.mark import Marker
-from catalog.objects.base import ObjectStore
+from catalog.objects.object_store import ObjectStore
 from catalog.objects.settled_writes import put_once
-from seglog.base.values import dataclass
+from seglog.base.dataclasses import dataclass
 
 PAGE_OBJECTS = 10_000
 

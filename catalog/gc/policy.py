@@ -27,8 +27,8 @@ from dataclasses import field
 from catalog.format.commit import Commit
 from catalog.format.control import CheckpointSet
 from catalog.format.ids import Vid
+from seglog.base.dataclasses import dataclass
 from seglog.base.progress import Watch, unwatched
-from seglog.base.values import dataclass
 
 __all__ = [
     "GcPolicy",

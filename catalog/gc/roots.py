@@ -28,8 +28,8 @@ from catalog.format.keys import (
 )
 from catalog.format.small_objects import decode_pin, decode_ref, decode_tag
 from catalog.gc.policy import HeldBy, Holder
-from catalog.objects.base import ObjectStore, each_of
-from seglog.base.values import dataclass
+from catalog.objects.object_store import ObjectStore, each_of
+from seglog.base.dataclasses import dataclass
 
 Point = tuple[Vid, int]
 

@@ -31,10 +31,10 @@ from catalog.format.keys import Key, commit_key, data_key, fork_key, index_key, 
 from catalog.gc.mark import Kept, Marker, lengths_of
 from catalog.gc.policy import GcPolicy, Watch, unwatched
 from catalog.gc.sid_set import SidSet
-from catalog.objects.base import ObjectStore, sizes_of
+from catalog.objects.object_store import ObjectStore, sizes_of
 from catalog.snapshot import fold
 from catalog.volume import Volumes
-from seglog.base.values import dataclass
+from seglog.base.dataclasses import dataclass
 
 _PIECE_BYTES = 8 * 1024 * 1024
 _KEEPS_ALL = GcPolicy(window_s=0, grace_s=0, retain_s=2**50, skew_s=0)

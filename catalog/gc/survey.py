@@ -20,8 +20,8 @@ from catalog.gc.mark import Marker
 from catalog.gc.plan import Garbage, PlanWriter, small_keys_of
 from catalog.gc.policy import GcReport
 from catalog.gc.sid_set import SidSet
-from catalog.objects.base import ObjectStore, sizes_of
-from seglog.base.values import dataclass
+from catalog.objects.object_store import ObjectStore, sizes_of
+from seglog.base.dataclasses import dataclass
 
 
 @dataclass(slots=True)

@@ -1,7 +1,7 @@
-"""The checks of a store: one for each promise of `catalog.objects.base`. A store that passes all is safe for a catalog.
+"""The checks of a store: one for each promise of `catalog.objects.object_store`.
 
-The tests run them over our own stores. `seglog doctor` runs them over a user's remote. docs/stores.md has them as a
-table.
+A store that passes all is safe for a catalog. The tests run them over our own stores. `seglog doctor` runs them over a
+user's remote. docs/stores.md has them as a table.
 
 CHECK-1  A check works under a prefix of its own, which is empty at first. The caller removes the objects that the check
     makes.
@@ -23,8 +23,8 @@ from dataclasses import replace
 from catalog.errors import AccessDenied, CatalogError, InvalidObject, KeyChanged, KeyTaken, NoSuchObject, OutcomeUnknown
 from catalog.format.checksum import Checksum
 from catalog.format.keys import Key
-from catalog.objects.base import ObjectStore, PartTag, checksum_of_parts
-from seglog.base.values import dataclass
+from catalog.objects.object_store import ObjectStore, PartTag, checksum_of_parts
+from seglog.base.dataclasses import dataclass
 
 _METADATA = {"role": "check", "software": "seglog (doctor)"}
 _PART = bytes(range(256)) * 20_480  # 5 MiB, the least S3 takes for a part that is not the last

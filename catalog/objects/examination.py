@@ -17,10 +17,10 @@ from typing import Literal, TypeVar
 
 from catalog.errors import AccessDenied, CatalogError, NoSuchBucket, StoreUnreachable
 from catalog.format.keys import Key
-from catalog.objects.base import ObjectStore
 from catalog.objects.conformance import CHECKS, Check, NotKept, NotPermitted, PromiseBroken, Sandbox
+from catalog.objects.object_store import ObjectStore
 from catalog.objects.wrapped import WrappedStore
-from seglog.base.values import dataclass
+from seglog.base.dataclasses import dataclass
 
 T = TypeVar("T")
 

@@ -9,7 +9,7 @@ metadata and checksum in `seglog-object`. Keys come page by page, and commits fo
 HTTP-READ-1  Absence is an answer 404 with `seglog-error: NoSuchObject`. Another 404, as that of a wrong URL, is not.
 HTTP-READ-2  A write raises `AccessDenied` before any request. So no protocol of the catalog stands on a proxy.
 HTTP-READ-3  A request without an answer, or with 429, 502, 503 or 504, is sent again after a pause that grows. Each
-    step of its socket looks at the time that is left for its command (catalog.objects.patience).
+    step of its socket looks at the time that is left for its command (catalog.objects.store_timeout).
 HTTP-READ-4  A wait for news has connections of its own, and one try. However short the timeout of a GET is, it leaves
     the proxy the time to wait. `end_waits` shuts the connections, so that a stop waits for no answer.
 HTTP-READ-5  An answer that is cut is no answer: its length is the one that its head says, or the request is repeated.
@@ -39,8 +39,8 @@ from catalog.format.ids import Vid
 from catalog.format.keys import Key, check_key, check_prefix
 from catalog.format.remotes import split_remote
 from catalog.objects import settled_writes
-from catalog.objects.base import Forward, ObjectInfo, WithETag, refusal
-from catalog.objects.patience import LIMIT_S, Call, waiting
+from catalog.objects.object_store import Forward, ObjectInfo, WithETag, refusal
+from catalog.objects.store_timeout import LIMIT_S, Call, waiting
 from catalog.objects.watched_sockets import Watched
 from catalog.objects.wrapped import T, WrappedStore
 

@@ -51,7 +51,6 @@ from catalog.errors import (
 )
 from catalog.format.checksum import Checksum
 from catalog.format.keys import Key, check_key, check_prefix
-from catalog.objects.base import ObjectInfo, PartTag, WithETag, checksum_of_parts
 from catalog.objects.local_files import (
     ABSENT,
     KIND,
@@ -67,7 +66,8 @@ from catalog.objects.local_files import (
     whole_file,
     write_all,
 )
-from seglog.base.later import pattern
+from catalog.objects.object_store import ObjectInfo, PartTag, WithETag, checksum_of_parts
+from seglog.base.lazy import pattern
 
 _LOCKS = ".locks"
 _METADATA = ".metadata"

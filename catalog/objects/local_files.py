@@ -31,9 +31,9 @@ import xxhash
 
 from catalog.errors import InvalidObject
 from catalog.format.checksum import Checksum, ChecksumKind, SizedChecksum, joined
-from catalog.objects.base import PartTag
-from seglog.base.later import pattern
-from seglog.base.values import dataclass
+from catalog.objects.object_store import PartTag
+from seglog.base.dataclasses import dataclass
+from seglog.base.lazy import pattern
 
 ABSENT = frozenset({errno.ENOENT, errno.ENOTDIR, errno.EISDIR})
 KIND = ChecksumKind.CRC32C

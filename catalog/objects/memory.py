@@ -13,8 +13,8 @@ import xxhash
 from catalog.errors import InvalidObject, KeyChanged, KeyTaken, NoSuchObject
 from catalog.format.checksum import Checksum, ChecksumKind
 from catalog.format.keys import Key, check_key, check_prefix
-from catalog.objects.base import ObjectInfo, PartTag, WithETag, checksum_of_parts
-from seglog.base.values import dataclass
+from catalog.objects.object_store import ObjectInfo, PartTag, WithETag, checksum_of_parts
+from seglog.base.dataclasses import dataclass
 
 _FEW = 16
 _AFTER_ANY_KEY = "\x7f"  # keys are of letters, digits, `.`, `_`, `-` and `/`

@@ -1,8 +1,8 @@
 """The port to everything below a prefix: also keys that seglog did not make, old versions and uploads.
 
-A store (`catalog.objects.base`) takes only keys that seglog makes. The deletion of a tenant takes all keys, because the
-tenant owns its prefix. Implementations: `LocalPrefix`, for a directory that stands in the place of a bucket's prefix,
-and `catalog.objects.s3_prefix`.
+A store (`catalog.objects.object_store`) takes only keys that seglog makes. The deletion of a tenant takes all keys,
+because the tenant owns its prefix. Implementations: `LocalPrefix`, for a directory that stands in the place of a
+bucket's prefix, and `catalog.objects.s3_prefix`.
 
 PREFIX-1  An implementation adds the prefix to every key, as a store does. No request leaves the prefix.
 PREFIX-2  `take` says which bytes a delete gave back. On a versioned bucket a delete only adds a marker.
@@ -17,7 +17,7 @@ from typing import Protocol
 
 from catalog.errors import AccessDenied, NotOffered, StoreUnreachable
 from catalog.objects.local import OWN_FOLDERS, LocalStore
-from seglog.base.values import dataclass
+from seglog.base.dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -62,12 +62,11 @@ from catalog.errors import (
 from catalog.format.checksum import Checksum, ChecksumKind
 from catalog.format.keys import Key, check_key, check_prefix
 from catalog.format.remotes import split_remote
-from catalog.objects.base import ObjectInfo, PartTag, WithETag, checksum_of_parts
-from catalog.objects.patience import LIMIT_S, one_request
+from catalog.objects.object_store import ObjectInfo, PartTag, WithETag, checksum_of_parts
 from catalog.objects.s3_client import is_aws, leave_bodies_unsigned, new_session, open_client
 from catalog.objects.s3_credentials import CredentialSource, resend_with_newer, session_of
-from catalog.objects.s3_patience import SilentStore, be_patient, read_patiently
 from catalog.objects.s3_reads import ObstoreReads, OtherRegion, Refusal
+from catalog.objects.s3_timeout import SilentStore, be_patient, read_patiently
 from catalog.objects.s3_writes import (
     Scheme,
     Schemes,
@@ -77,7 +76,8 @@ from catalog.objects.s3_writes import (
     field_of,
     request_of,
 )
-from seglog.base.values import dataclass
+from catalog.objects.store_timeout import LIMIT_S, one_request
+from seglog.base.dataclasses import dataclass
 
 __all__ = ["ReadSettings", "S3Store", "WriteSettings"]
 
@@ -121,7 +121,7 @@ class S3Store:
 
     `credentials` is the source of a tenant's credentials; without it they come from the environment. `session` is for
     other settings of AWS. A command waits `limit_s` at most for a store that does not answer, or too slowly
-    (catalog.objects.patience). The constructor makes no request.
+    (catalog.objects.store_timeout). The constructor makes no request.
     """
 
     def __init__(

@@ -39,8 +39,8 @@ from botocore.exceptions import BotoCoreError
 
 from catalog.errors import AccessDenied
 from catalog.objects.s3_client import new_session
-from seglog.base.later import logger
-from seglog.base.values import dataclass
+from seglog.base.dataclasses import dataclass
+from seglog.base.lazy import logger
 
 REFUSED_KEY_CODES = frozenset(
     {"ExpiredToken", "InvalidAccessKeyId", "InvalidToken", "InvalidTokenId", "TokenRefreshRequired"}

@@ -14,7 +14,7 @@ BGET-5  A bucket in another region than the session's is `OtherRegion`. boto3 fo
 BGET-6  No error has the body of an answer, nor a cause that has it: S3 sends a wrong token back in it. Only its code
     and its message go on.
 BGET-7  obstore takes its time limits when a client is made. The usual client spends four fifths of a command's patience
-    at most. A command that has less left gets a client of its own (catalog.objects.patience).
+    at most. A command that has less left gets a client of its own (catalog.objects.store_timeout).
 """
 
 from __future__ import annotations
@@ -34,10 +34,10 @@ from obstore.exceptions import BaseError, PermissionDeniedError, Unauthenticated
 from obstore.store import S3Store
 
 from catalog.errors import AccessDenied
-from catalog.objects.base import WithETag
-from catalog.objects.patience import LIMIT_S, Call, waiting
+from catalog.objects.object_store import WithETag
 from catalog.objects.s3_credentials import REFUSED_KEY_CODES, CredentialSource
-from catalog.objects.s3_patience import SilentStore
+from catalog.objects.s3_timeout import SilentStore
+from catalog.objects.store_timeout import LIMIT_S, Call, waiting
 
 CREDENTIALS_TTL = timedelta(minutes=10)  # obstore asks again when less than five are left
 SOURCE_TTL = timedelta(minutes=6)

@@ -26,7 +26,7 @@ from botocore.exceptions import ClientError
 
 from catalog.errors import ChecksumNotKept
 from catalog.format.checksum import Checksum, ChecksumKind, SizedChecksum
-from seglog.base.values import dataclass
+from seglog.base.dataclasses import dataclass
 
 _REFUSALS = frozenset({"InvalidArgument", "InvalidRequest", "NotImplemented", "XNotImplemented", "MalformedXML"})
 

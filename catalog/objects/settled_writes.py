@@ -47,7 +47,7 @@ from collections.abc import Callable
 
 from catalog.errors import KeyChanged, KeyTaken, NoSuchBucket, NoSuchObject, OutcomeUnknown, Unavailable
 from catalog.format.keys import Key
-from catalog.objects.base import ObjectStore, WithETag
+from catalog.objects.object_store import ObjectStore, WithETag
 
 TRIES = 5
 _FIRST_PAUSE_S = 0.1

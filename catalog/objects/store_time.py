@@ -18,7 +18,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from catalog.errors import ClocksDisagree
-from catalog.objects.base import ObjectStore, TellsTime
+from catalog.objects.object_store import ObjectStore, TellsTime
 
 MOST_OFF_MS = 60_000
 """The largest accepted difference. NTP keeps it far smaller, and a reader's lease (15 minutes) is far longer."""

@@ -1,4 +1,4 @@
-"""Sockets that look at the time left for their command before each step (catalog.objects.patience).
+"""Sockets that look at the time left for their command before each step (catalog.objects.store_timeout).
 
 WATCH-1  Also a body is sent in slices. Python gives the whole of one `sendall` the time limit of the connection, so a
     part of 64 MiB over a slow line would never get through.
@@ -10,7 +10,7 @@ import io
 import socket
 from typing import Any
 
-from catalog.objects.patience import this_call
+from catalog.objects.store_timeout import this_call
 
 _SLICE_BYTES = 64 * 1024
 

@@ -15,7 +15,7 @@ from typing import TypeVar
 from catalog.errors import StoreUnreachable
 from catalog.format.ids import Vid
 from catalog.format.keys import Key
-from catalog.objects.base import (
+from catalog.objects.object_store import (
     Forward,
     ObjectInfo,
     ObjectStore,

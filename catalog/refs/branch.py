@@ -69,7 +69,7 @@ from catalog.format.control import DEAD, MAIN, Control, NameChange, Ref
 from catalog.format.ids import Vid
 from catalog.format.keys import Key, branch_of, named_by, ref_key, refs_prefix, topic_of
 from catalog.format.small_objects import decode_ref, encode_ref
-from catalog.objects.base import each_of, first_valid_key
+from catalog.objects.object_store import each_of, first_valid_key
 from catalog.objects.store_time import latest_ms
 from catalog.refs.kept_points import check_kept, keep_open
 from catalog.refs.oplog import Oplog
@@ -77,7 +77,7 @@ from catalog.refs.promotion import PROMOTE, before_given, earlier_promotion, pla
 from catalog.refs.ref_store import Found, Planned, RefStore, check_only_name, is_same
 from catalog.volume import Volumes
 from seglog.base.arguments import checked
-from seglog.base.values import dataclass
+from seglog.base.dataclasses import dataclass
 
 _T = TypeVar("_T")
 _R = TypeVar("_R")

@@ -60,7 +60,7 @@ from catalog.format.control import DEAD, Boundary
 from catalog.format.ids import Vid
 from catalog.format.keys import boundary_key
 from catalog.format.small_objects import decode_boundary, encode_boundary
-from catalog.objects.base import ObjectStore
+from catalog.objects.object_store import ObjectStore
 from catalog.objects.settled_writes import change
 from catalog.volume import Volumes
 

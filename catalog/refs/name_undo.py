@@ -20,7 +20,7 @@ from catalog.refs.oplog import NumberedEntry, Oplog
 from catalog.refs.ref_store import is_same
 from catalog.refs.state_names import Tags
 from catalog.volume import Volumes
-from seglog.base.later import pattern
+from seglog.base.lazy import pattern
 
 _OF_OPERATION = pattern(r"of operation ([0-9]+)")
 

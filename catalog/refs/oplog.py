@@ -24,9 +24,9 @@ from catalog.errors import KeyChanged, Missing, NoSuchObject
 from catalog.format.control import NameChange, OplogEntry
 from catalog.format.keys import Key, number_of, oplog_key, oplog_prefix
 from catalog.format.small_objects import decode_oplog_entry, encode_oplog_entry
-from catalog.objects.base import ObjectStore, first_valid_key
+from catalog.objects.object_store import ObjectStore, first_valid_key
 from catalog.objects.settled_writes import put_once
-from seglog.base.values import dataclass
+from seglog.base.dataclasses import dataclass
 
 _CLIENT: ContextVar[str] = ContextVar("client", default="")
 _RACES = 1000

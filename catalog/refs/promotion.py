@@ -31,7 +31,7 @@ from catalog.format.keys import Key, branch_of, topic_of
 from catalog.format.small_objects import decode_ref, encode_ref
 from catalog.refs.oplog import NumberedEntry
 from catalog.refs.ref_store import Found, Planned
-from seglog.base.values import dataclass
+from seglog.base.dataclasses import dataclass
 
 PROMOTE = "branch promote"
 

@@ -32,10 +32,10 @@ from catalog.errors import KeyChanged, OutOfWindow, VolumeHasName
 from catalog.format.control import NameChange, Ref, Tag
 from catalog.format.ids import Vid
 from catalog.format.keys import Key, branch_of, named_by, ref_key, refs_prefix, topic_of
-from catalog.objects.base import ObjectStore, WithETag
+from catalog.objects.object_store import ObjectStore, WithETag
 from catalog.objects.settled_writes import change_from, read_current
 from catalog.refs.oplog import Oplog
-from seglog.base.values import dataclass
+from seglog.base.dataclasses import dataclass
 
 T = TypeVar("T", Ref, Tag)
 

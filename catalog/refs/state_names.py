@@ -42,7 +42,7 @@ from catalog.refs.oplog import Oplog
 from catalog.refs.ref_store import Found, RefStore, is_same
 from catalog.volume import Volumes
 from seglog.base.arguments import checked
-from seglog.base.values import dataclass
+from seglog.base.dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ from __future__ import annotations
 import reprlib
 
 from catalog.errors import InvalidArgument, InvalidName
-from seglog.base.later import pattern
+from seglog.base.lazy import pattern
 
 KEY_FOLDERS = frozenset({"cold", "doctor", "gc", "oplog", "pins", "refs", "tags"})
 """The first segments of the keys that seglog makes, except the ids of volumes."""

@@ -36,8 +36,8 @@ from typing import Any, TypeAlias
 
 from catalog.errors import InvalidArgument, Misuse
 from catalog.tenants.names import RESERVED, check_base, prefix_of
-from seglog.base.later import pattern
-from seglog.base.values import dataclass
+from seglog.base.dataclasses import dataclass
+from seglog.base.lazy import pattern
 
 Policy: TypeAlias = dict[str, Any]
 

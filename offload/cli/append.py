@@ -25,10 +25,10 @@ from offload.errors import InvalidInput, Misuse, no_such_file
 from offload.operations import append as use
 from offload.operations.append import Appended, Format, RecordSink
 from offload.operations.command import About, Command, TopicName
-from offload.operations.lines import Batch
 from offload.operations.printing import counted
-from offload.operations.results import PartlyDone, problem
-from seglog.base.values import dataclass
+from offload.operations.record_text import Batch
+from offload.operations.result_json import PartlyDone, problem
+from seglog.base.dataclasses import dataclass
 from seglog.errors import AppendsHeld
 
 _T = TypeVar("_T")

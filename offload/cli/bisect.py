@@ -18,8 +18,8 @@ from offload.operations import bisect as use
 from offload.operations.bisect import FirstBad, State, Tried, Verdict
 from offload.operations.command import About, Command, TopicName
 from offload.operations.commits import CommitListed, commit_text
-from offload.operations.lines import RecordBatch, to_line
 from offload.operations.points import Resolved
+from offload.operations.record_text import RecordBatch, to_line
 from seglog import Record
 
 _SKIP = 125

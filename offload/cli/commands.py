@@ -1,7 +1,7 @@
 """The commands of the command line, in the order of the help.
 
 A new operation gets one line here. Its signature and its docstring say all that `--help` shows. `make docs` writes the
-list to `offload.operations.listing`, from which the front door answers without any import.
+list to `offload.operations.command_list`, from which the front door answers without any import.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ from offload.operations import (
     upgrade,
 )
 from offload.operations.command import Command, Parameter, without_main
-from offload.operations.listed import ListedCommand, ListedParameter
+from offload.operations.listed_command import ListedCommand, ListedParameter
 
 COMMANDS: tuple[Command, ...] = (
     start.DEMO,

@@ -7,7 +7,7 @@ be empty. Exit code 1 stands for the names of files, which the shell knows itsel
 
     meta/snapshot.*.json    the topics of the log, as of its newest checkpoint (seglog.wal.manifest)
     catalog.db              the topics and branches that have a volume here, and the tags that were made or listed here
-                            (catalog.local)
+                            (catalog.local_catalog)
 
 No function asks the remote, and none changes a file. The modules that own these files need longer for their import than
 a completion may take. So this module reads the names itself, and checks nothing else. A file that is damaged, or that
@@ -22,8 +22,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from offload.cli.help import summary
 from offload.cli.parser import is_option, path_of
 from offload.cli.top import ANYWHERE, GROUPS, HELP, HELP_COMMAND, OPTIONS
-from offload.operations.listed import ListedParameter
-from offload.operations.listing import COMMANDS
+from offload.operations.command_list import COMMANDS
+from offload.operations.listed_command import ListedParameter
 
 Words = Iterable[tuple[str, str]]
 

@@ -51,10 +51,10 @@ from offload.cli.session import Output, Session
 from offload.cli.stdio import has_reader, write_error
 from offload.errors import Misuse, NotConfirmed, no_such_file
 from offload.operations.command import COMMANDS, Command, Directory, RequestsSeen, Tell, Work, command_of
-from offload.operations.listed import ListedParameter
+from offload.operations.listed_command import ListedParameter
 from offload.operations.printing import WouldTake, ago_text, would_take_text
-from offload.operations.results import problem
-from seglog.base.later import pattern
+from offload.operations.result_json import problem
+from seglog.base.lazy import pattern
 from seglog.interrupts import closed_after
 
 if TYPE_CHECKING:

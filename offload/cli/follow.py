@@ -20,7 +20,7 @@ from seglog.interrupts import closed_after
 
 if TYPE_CHECKING:
     from offload.operations.command import Tell
-    from offload.operations.follow import Looked, LookFailed, TopicFollowed, TopicUnfollowed
+    from offload.operations.standby import Looked, LookFailed, TopicFollowed, TopicUnfollowed
     from offload.recovery import Recovered
 
     Shown = Recovered | TopicFollowed | TopicUnfollowed | LookFailed | Looked
@@ -47,17 +47,17 @@ def follow(
     Other commands may read the directory meanwhile. If the writer is lost, stop this command: the first append to a
     topic, or `takeover`, makes this directory its writer. Example: seglog follow s3://my-bucket/acme standby
     """
-    from offload.operations import follow as use
+    from offload.operations import standby
 
     def run(tell: Tell) -> Iterator[Shown]:
-        options = use.FollowOptions(
+        options = standby.FollowOptions(
             once=once,
             interval_s=interval,
             variables=dict(os.environ),
             tenant=tenant_of(url, role_arn),
             on_progress=lambda done, total: tell("follow", total, done, "topics"),
         )
-        return use.follow(directory, url, options)
+        return standby.follow(directory, url, options)
 
     line = (
         f"stopped: `seglog follow {url} {directory}` continues, "
@@ -69,7 +69,7 @@ def follow(
 
 
 def _show(session: Session, results: Iterator[Shown], *, once: bool) -> None:
-    from offload.operations.follow import Looked, LookFailed, TopicFollowed, TopicUnfollowed
+    from offload.operations.standby import Looked, LookFailed, TopicFollowed, TopicUnfollowed
     from offload.recovery import Recovered
 
     output = session.output
@@ -134,7 +134,7 @@ class _Screen:
         self._shown: Callable[[str], None] | None = None
 
     def take(self, look: Shown) -> None:
-        from offload.operations.follow import Looked, LookFailed, TopicFollowed, TopicUnfollowed
+        from offload.operations.standby import Looked, LookFailed, TopicFollowed, TopicUnfollowed
 
         if isinstance(look, LookFailed):
             self._failed[look.topic] = _failed_text(look)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from offload.cli.top import ENDING, GROUPS, HELP, MORE, OPTIONS, SUMMARY
-from offload.operations.listed import SECTIONS, ListedCommand, ListedParameter
-from offload.operations.listing import COMMANDS
+from offload.operations.command_list import COMMANDS
+from offload.operations.listed_command import SECTIONS, ListedCommand, ListedParameter
 
 _WIDEST = 120
 _NARROWEST = 50

@@ -16,8 +16,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 
 from offload.cli.top import ANYWHERE, GROUPS, HELP, HELP_COMMAND, OPTIONS, VERSION_COMMAND
-from offload.operations.listed import ListedCommand, ListedParameter
-from offload.operations.listing import COMMANDS
+from offload.operations.command_list import COMMANDS
+from offload.operations.listed_command import ListedCommand, ListedParameter
 
 
 class UsageError(Exception):

@@ -19,8 +19,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TextIO
 
 from offload.cli.stdio import Terminated, discard_output, flush_output, write_error
-from offload.operations.results import json_line
-from seglog.base.values import dataclass
+from offload.operations.result_json import json_line
+from seglog.base.dataclasses import dataclass
 
 if TYPE_CHECKING:
     import subprocess
@@ -222,8 +222,8 @@ class Session:
 
     @contextmanager
     def one_command(self) -> Iterator[None]:
-        """Let all requests of the block to a store share one limit of time (catalog.objects.patience)."""
-        from catalog.objects.patience import one_command
+        """Let all requests of the block to a store share one limit of time (catalog.objects.store_timeout)."""
+        from catalog.objects.store_timeout import one_command
 
         with one_command(self.store_timeout_s):
             yield
@@ -232,7 +232,7 @@ class Session:
     def remote_store(self) -> Iterator[ObjectStore]:
         """Yield the store behind --remote, the environment or seglog.toml. Raises `NoRemote`."""
         from offload.errors import NoRemote
-        from offload.tenants.source import source_of
+        from offload.tenants.credential_source import source_of
         from offload.wiring import open_store
 
         settings = self.settings()

@@ -66,7 +66,7 @@ def init(
     to a topic, or `takeover`, makes this directory its writer. A remote without topics is refused, and so is a
     directory that is not empty. After a failure, repeat the command: it continues.
     """
-    from catalog.objects.patience import one_command
+    from catalog.objects.store_timeout import one_command
     from offload.operations import init as use
 
     if source is not None:
@@ -174,7 +174,7 @@ def serve(
     if proxy and (tenants or session.remote):
         raise Misuse("--proxy names the one remote: leave out --tenants, --remote and SEGLOG_REMOTE")
     if proxy:
-        from offload.operations.follow import made_for
+        from offload.operations.standby import made_for
 
         with session.one_command():
             made_for(session.directory, proxy, dict(os.environ))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from offload.cli.shells import SHELLS
-from offload.operations.listed import ListedCommand, ListedParameter
+from offload.operations.listed_command import ListedCommand, ListedParameter
 
 SUMMARY = "A durable local log that keeps its whole history in object storage."
 MORE = "`seglog help COMMAND` tells more, `seglog help --all` lists the other commands and the options."

@@ -59,7 +59,7 @@ from offload.daemon.exchange import Exchange, status_line
 from offload.daemon.pacing import READ_AGAIN_S
 from offload.daemon.problems import error_answer
 from offload.errors import Refused
-from seglog.base.values import dataclass
+from seglog.base.dataclasses import dataclass
 
 _LINGER_SILENT_S = 5
 _LINGER_LONGEST_S = 30

@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING
 
 from offload.daemon.threads import in_threads
 from offload.operations.cursor import TOPIC, deletion, loaded_states
+from seglog.base.dataclasses import dataclass
 from seglog.base.errors import Conflict
-from seglog.base.values import dataclass
 
 if TYPE_CHECKING:
     from offload.daemon.service import Service

@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from typing import Any
 
-from seglog.base.values import dataclass
+from seglog.base.dataclasses import dataclass
 
 _HELD_EVENTS = 256
 

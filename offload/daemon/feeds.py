@@ -36,11 +36,11 @@ from typing import TypeAlias
 from offload.daemon.scheduler.slots import ReadySet, Slots
 from offload.daemon.stopping import StopEvent
 from offload.errors import Stopping
-from offload.operations.lines import to_json
+from offload.operations.record_text import to_json
 from offload.replica_topic import ReplicaTopic
 from offload.replication.replica_follower import ReplicaFollower
 from seglog import Gap, Record, Topic, TopicConfig
-from seglog.base.values import dataclass
+from seglog.base.dataclasses import dataclass
 from seglog.reading.follow import Follower
 
 _PAGE_RECORDS = 512

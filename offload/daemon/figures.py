@@ -11,7 +11,7 @@ from offload.archive import Archive
 from offload.operations.cursor import TOPIC, CursorListed, listed
 from offload.worker.pool import WorkerPool
 from seglog import Log, NoSuchTopic
-from seglog.base.values import dataclass
+from seglog.base.dataclasses import dataclass
 
 if TYPE_CHECKING:
     from offload.daemon.background.topic_work import TopicWorks

@@ -4,7 +4,7 @@
 
 A parameter has the name that it has in the code (`drop_hot`, `up_to`). The types of the command's function are the
 schema of the request. The answer holds the results as JSON, one object a line. A client that shows them to people also
-gets the fields for people, and the progress (`offload.operations.results`).
+gets the fields for people, and the progress (`offload.operations.result_json`).
 """
 
 from __future__ import annotations
@@ -18,18 +18,18 @@ from contextlib import closing, contextmanager, suppress
 from itertools import islice
 from typing import Any, ClassVar
 
-from catalog.objects.patience import one_command
+from catalog.objects.store_timeout import one_command
 from catalog.refs.oplog import acting_for
 from offload.archive import Archive
 from offload.daemon.problems import RETRY_AFTER_S
 from offload.daemon.scheduler.pressure import RESUME
 from offload.daemon.service import Service
 from offload.errors import Busy, OtherRemote, Stopping
-from offload.moved import retry_if_moved
 from offload.operations.command import Command, Directory, RequestsSeen, Tell, Work, with_branch
-from offload.operations.results import json_line, message, progress_line
+from offload.operations.result_json import json_line, message, progress_line
+from offload.retries import retry_if_moved
 from seglog import Log, NoSuchTopic
-from seglog.base.values import dataclass
+from seglog.base.dataclasses import dataclass
 
 _WAITING_LINES = 64
 _WAITING_BYTES = 8 * 1024 * 1024

@@ -44,7 +44,7 @@ from offload.errors import Busy, Refused
 from offload.replica_topic import ReplicaTopic
 from offload.token_rights import Role, rights_of
 from seglog import NoSuchTopic, SeqOutOfRange, Topic
-from seglog.base.values import dataclass
+from seglog.base.dataclasses import dataclass
 
 _AT_ONCE = 512
 _LIMIT_S = 10.0

@@ -22,8 +22,8 @@ from enum import Enum
 from pathlib import Path
 
 from offload.settings import ServeSettings
+from seglog.base.dataclasses import dataclass
 from seglog.base.errors import Misuse
-from seglog.base.values import dataclass
 from seglog.client.address import SOCKET_FILE, address_in
 
 BACKLOG = 512

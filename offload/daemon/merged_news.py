@@ -40,7 +40,7 @@ from offload.daemon.topic_news import Begin, EventId, News, Truncation, topic_ne
 from offload.errors import InvalidOption
 from offload.replica_topic import ReplicaTopic
 from seglog import Topic
-from seglog.base.values import dataclass
+from seglog.base.dataclasses import dataclass
 
 
 class Position:

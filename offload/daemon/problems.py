@@ -35,7 +35,7 @@ from starlette.responses import Response
 from offload.daemon.asgi import Send
 from offload.daemon.ids import request_id
 from offload.errors import BodyBroken, Busy, Refused, Stopping
-from offload.operations.results import problem
+from offload.operations.result_json import problem
 from seglog import (
     BatchForgotten,
     BatchReused,

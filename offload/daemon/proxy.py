@@ -47,10 +47,10 @@ from catalog.format.keys import (
     volume_of,
     volumes_prefix,
 )
-from catalog.objects.base import ObjectStore, past_cache
-from offload.read.cache import ChunkCache, Name
+from catalog.objects.object_store import ObjectStore, past_cache
+from offload.read.chunk_cache import ChunkCache, Name
 from offload.token_rights import Rights
-from seglog.base.values import dataclass
+from seglog.base.dataclasses import dataclass
 
 SLICE_BYTES: Final = 1024 * 1024
 PIECE_BYTES: Final = 8 * SLICE_BYTES

@@ -28,8 +28,8 @@ from types import TracebackType
 
 from offload.errors import Busy, OffloadError
 from offload.settings import TenantSettings, bound_of
+from seglog.base.dataclasses import dataclass
 from seglog.base.errors import Unavailable
-from seglog.base.values import dataclass
 from seglog.format.frame import MIN_FRAME_BYTES
 from seglog.format.lines import total_bytes
 

@@ -41,7 +41,7 @@ from offload.daemon.stopping import StopEvent
 from offload.errors import Stopping
 from offload.settings import ServeSettings
 from offload.token_rights import rights_of
-from seglog.base.values import dataclass
+from seglog.base.dataclasses import dataclass
 
 _MISTAKES_PER_S = 10
 _NO_FAULT = frozenset({409, 412, 429})

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import offload
-from catalog.objects.base import ObjectStore
+from catalog.objects.object_store import ObjectStore
 from offload.archive import Archive
 from offload.daemon.background import Background
 from offload.daemon.background.context import LiveSettings, TaskContext
@@ -27,7 +27,7 @@ from offload.daemon.figures import DirectoryFigures
 from offload.daemon.ids import tenant_id
 from offload.daemon.metrics import MeteredFiles, Metrics
 from offload.daemon.offload_outcomes import Runs
-from offload.daemon.past import PastTopic
+from offload.daemon.past_topic import PastTopic
 from offload.daemon.problems import RETRY_AFTER_S
 from offload.daemon.proxy import ProxyObjects
 from offload.daemon.quota import Quota
@@ -37,14 +37,14 @@ from offload.daemon.store_gate import Gate, GatedStore
 from offload.daemon.tenant_aws import TenantAws, open_aws
 from offload.daemon.threads import Threads, in_threads
 from offload.errors import Busy
-from offload.read.cache import open_cache
+from offload.read.chunk_cache import open_cache
 from offload.replica_topic import ReplicaTopic
 from offload.settings import PROCESS, ServeSettings, Settings, read_settings
 from offload.wiring import check_remote_apart, open_store
 from offload.worker.pool import WorkerPool
 from seglog import SETTINGS_FILE, InvalidName, Log, NoSuchTopic, SeglogError, Topic, aio
 from seglog.files.clock import Clock, SystemClock
-from seglog.files.port import Files
+from seglog.files.file_system import Files
 from seglog.interrupts import closing_after
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import threading
 import time
 
-from catalog.objects.base import ObjectStore
+from catalog.objects.object_store import ObjectStore
 from catalog.objects.wrapped import OK, MeasuredStore
 from offload.daemon.metrics import Metrics
 from offload.errors import Stopping

@@ -22,9 +22,9 @@ from offload.daemon.metrics import Metrics
 from offload.settings import Settings
 
 if TYPE_CHECKING:
-    from offload.tenants.access import TenantAccess
     from offload.tenants.bucket_check import BucketCheck
     from offload.tenants.credentials import Refresher, TenantCredentials
+    from offload.tenants.sts_request import TenantAccess
 
 _CHECK_INTERVAL_S = 3600.0
 _log = logging.getLogger("seglog.daemon")
@@ -36,15 +36,15 @@ def open_aws(
     """Return the work of the directory's tenant; None without a tenant, or if its remote is not in S3.
 
     All services of a process may share what `refresher` returns, which the caller then closes. Call this in the loop.
-    Raises `NotInstalled` and the errors of `offload.tenants.access.access_of`.
+    Raises `NotInstalled` and the errors of `offload.tenants.sts_request.access_of`.
     """
     tenant = settings.tenant
     if not tenant.name or split_remote(url or "").scheme != "s3":
         return None
     aws = TenantAws(tenant.name, url or "", metrics)
     if tenant.role_arn:
-        from offload.tenants.access import access_of
         from offload.tenants.credentials import Refresher
+        from offload.tenants.sts_request import access_of
 
         access = access_of(settings, url)
         if access is not None:

@@ -61,8 +61,8 @@ from offload.settings import ServeSettings, Settings, read_settings
 from offload.tenants.directories import UnsafeDirectory, check_directory, claim, data_directories
 from offload.wiring import path_of
 from seglog import SETTINGS_FILE
+from seglog.base.dataclasses import dataclass
 from seglog.base.errors import Misuse
-from seglog.base.values import dataclass
 from seglog.errors import InvalidSetting
 
 if TYPE_CHECKING:

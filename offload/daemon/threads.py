@@ -12,7 +12,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from typing import Any
 
-from catalog.objects.patience import one_command
+from catalog.objects.store_timeout import one_command
 from offload.daemon.ids import tenant_id
 
 #: So much of a body is taken apart in the event loop. Longer texts of short values take longer than a turn of threads.
@@ -73,7 +73,7 @@ class _Pool(ThreadPoolExecutor):
 
 
 async def in_threads(pool: ThreadPoolExecutor, work: Callable[..., Any], *arguments: Any) -> Any:
-    """Return the result of `work`. All its requests to the store share one limit (catalog.objects.patience)."""
+    """Return the result of `work`. All its requests to the store share one limit (catalog.objects.store_timeout)."""
     return await asyncio.get_running_loop().run_in_executor(pool, _as_command, work, *arguments)
 
 

@@ -34,7 +34,7 @@ from urllib.parse import parse_qsl
 from offload.daemon.asgi import Message, Scope, Send
 from offload.errors import Busy, Refused
 from offload.token_rights import Rights, Tokens
-from seglog.base.values import dataclass
+from seglog.base.dataclasses import dataclass
 
 LASTS_S: Final = 60
 MOST_TICKETS: Final = 10_000

@@ -28,7 +28,7 @@ from offload.replica_topic import ReplicaTopic
 from offload.replication.replica_follower import ReplicaFollower
 from seglog import Topic, Truncated
 from seglog.base.arguments import WHOLE_MAX
-from seglog.base.values import dataclass
+from seglog.base.dataclasses import dataclass
 from seglog.reading.follow import Follower
 
 _ID = re.compile(r"([0-9]{1,19})-([0-9]{1,19})", re.ASCII)

@@ -9,6 +9,6 @@ __all__ = ["dtypes"]
 if TYPE_CHECKING:
     from offload.format import dtypes
 else:
-    from seglog.base.later import Later
+    from seglog.base.lazy import LazyModule
 
-    dtypes = Later("offload.format.dtypes")
+    dtypes = LazyModule("offload.format.dtypes")

@@ -33,7 +33,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from catalog.format.commit import Codec
 from offload.errors import ObjectDamaged
 from offload.format.entry import ENTRY
-from seglog.base.values import dataclass
+from seglog.base.dataclasses import dataclass
 
 HEADER = struct.Struct(">IQQQ")
 BLOCK_HEADER_LENGTH = 128

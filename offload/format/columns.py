@@ -28,7 +28,7 @@ from offload.format.entry import (
     entry_heads,
     entry_starts,
 )
-from seglog.base.values import dataclass
+from seglog.base.dataclasses import dataclass
 from seglog.format.arrow import labels
 from seglog.format.frame import CHECKSUM, HAS_NODE, HAS_TAG, FrameType
 

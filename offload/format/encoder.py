@@ -26,8 +26,8 @@ from offload.format.arrays import dtypes
 from offload.format.block import BlockBuilder, ChunkRef, largest_entry, raw_capacity
 from offload.format.codec import chunk_encoder
 from offload.format.entry import ENTRY, entry_starts
+from seglog.base.dataclasses import dataclass
 from seglog.base.errors import Corrupt, Misuse
-from seglog.base.values import dataclass
 from seglog.format.arrays import NDArray, np
 from seglog.format.frame import CHECKSUM, DELETED, HAS_TAG, HEADER, LENGTH_BYTES
 from seglog.format.frames import Frames, joined_headers, scatter

@@ -39,13 +39,13 @@ from typing import TYPE_CHECKING
 
 from blake3 import blake3
 
-from catalog.format.late import pb, protobuf
+from catalog.format.lazy_imports import pb, protobuf
 from offload.errors import FormatUnsupported, InvalidIndex
 from offload.format.block import BLOCK_HEADER_LENGTH, BlockRef
 from offload.format.labels import software_version
 from offload.format.metadata import SegmentIndex, decode_metadata, encode_metadata, index_entries
 from offload.format.trailer import encode_trailer
-from seglog.base.values import dataclass
+from seglog.base.dataclasses import dataclass
 
 if TYPE_CHECKING:
     from offload.format.encoder import SegmentSummary

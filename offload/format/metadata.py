@@ -33,11 +33,11 @@ from operator import attrgetter
 from typing import TYPE_CHECKING
 
 from catalog.format.commit import Codec
-from catalog.format.late import pb, protobuf, pyroaring
+from catalog.format.lazy_imports import pb, protobuf, pyroaring
 from offload.errors import FormatUnsupported, InvalidIndex
 from offload.format.block import BLOCK_HEADER_LENGTH, BlockRef, ChunkRef, raw_capacity
 from offload.format.entry import ENTRY, MIN_DATA_LENGTH
-from seglog.base.values import dataclass
+from seglog.base.dataclasses import dataclass
 
 if TYPE_CHECKING:
     from offload.format.encoder import SegmentSummary

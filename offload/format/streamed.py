@@ -41,10 +41,10 @@ from __future__ import annotations
 import struct
 from itertools import pairwise
 
-from catalog.format.late import pb, protobuf
+from catalog.format.lazy_imports import pb, protobuf
 from offload.errors import InvalidIndex, ObjectDamaged
 from offload.format.block import BLOCK_HEADER_LENGTH, BlockRef
-from seglog.base.values import dataclass
+from seglog.base.dataclasses import dataclass
 
 HEADER = struct.Struct(">IIQQ")
 LEDGER = struct.Struct(">QII")

@@ -31,7 +31,7 @@ from xxhash import xxh3_64_intdigest
 from offload.errors import FormatUnsupported, InvalidIndex
 from offload.format.block import ChunkRef
 from offload.format.entry import ENTRY, MIN_DATA_LENGTH
-from seglog.base.values import dataclass
+from seglog.base.dataclasses import dataclass
 from seglog.format.arrays import NDArray, np
 
 MAGIC = 0x53474C54

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any, BinaryIO, Protocol
 
 from offload.errors import Misuse
 from offload.operations.command import Directory
-from offload.operations.lines import Batch, json_batches, line_batches, longest_line, skip
-from offload.operations.results import HIDDEN
+from offload.operations.record_text import Batch, json_batches, line_batches, longest_line, skip
+from offload.operations.result_json import HIDDEN
 from seglog import AppendsHeld, BatchReused, DiskFull, ProducerBatch, ProducerGap, RecordTooLarge
-from seglog.base.values import dataclass
+from seglog.base.dataclasses import dataclass
 from seglog.errors import DaemonError, DaemonGone
 
 if TYPE_CHECKING:

@@ -17,10 +17,10 @@ from typing import Protocol
 from offload.errors import Misuse
 from offload.operations.commits import CommitListed
 from offload.operations.diff import RecordShown
-from offload.operations.lines import RecordBatch
 from offload.operations.points import Resolved
+from offload.operations.record_text import RecordBatch
 from seglog import Record
-from seglog.base.values import dataclass
+from seglog.base.dataclasses import dataclass
 
 
 class Verdict(enum.StrEnum):

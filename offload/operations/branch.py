@@ -21,9 +21,9 @@ from offload.operations.command import (
     without_main,
 )
 from offload.operations.printing import Output, WouldTake, check_meant, counted, lines, rows, taking_lines, would
-from offload.operations.results import HIDDEN, MERGED
+from offload.operations.result_json import HIDDEN, MERGED
 from offload.reports import Side
-from seglog.base.values import dataclass
+from seglog.base.dataclasses import dataclass
 
 if TYPE_CHECKING:
     from catalog import Branch, Vid

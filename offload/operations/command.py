@@ -7,8 +7,8 @@ works on. The types of the other parameters are the arguments of the command lin
 The type of the return value names the results. The docstring is the help.
 
 The registry has the operations by their paths, such as `topic/create`. `make docs` writes the list of them
-(offload.operations.listing), with the module of each. That module is imported when the operation is first asked for, so
-that a command imports no other.
+(offload.operations.command_list), with the module of each. That module is imported when the operation is first asked
+for, so that a command imports no other.
 
 A `Directory` is what a command works on, and a `Host` the process that holds it open.
 
@@ -32,13 +32,13 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, Protocol, TypeAlias
 
 from offload.errors import InvalidOption, NoRemote
-from offload.operations.listed import SECTIONS
-from offload.operations.listing import COMMANDS as LISTED
+from offload.operations.command_list import COMMANDS as LISTED
+from offload.operations.listed_command import SECTIONS
 from offload.operations.printing import Printer
 from seglog.base.arguments import WHOLE_MAX, Kind, Within, kind_of, taken
+from seglog.base.dataclasses import dataclass
 from seglog.base.errors import InvalidArgument
-from seglog.base.later import pattern
-from seglog.base.values import dataclass
+from seglog.base.lazy import pattern
 
 if TYPE_CHECKING:
     from catalog.gc.policy import Watch
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from seglog import Log
 
 SHOWN_TYPE: Final = "application/vnd.seglog.results"
-"""The type of an answer for a client that shows the results to people (`offload.operations.results.message`)."""
+"""The type of an answer for a client that shows the results to people (`offload.operations.result_json.message`)."""
 LINES_HEADER: Final = "Seglog-Lines"
 """The header of a request whose client takes records as lines alone."""
 
@@ -471,8 +471,8 @@ COMMANDS: Mapping[str, Command] = _Served()
 
 def schemas() -> dict[str, Any]:
     """Return the schema of each kind of result, also of those that the command line alone shows."""
-    from offload.operations import append, bisect, demo, doctor, export, follow, init, inspect, tenant, token, verify
-    from offload.operations.results import ERROR, schemas_of
+    from offload.operations import append, bisect, demo, doctor, export, init, inspect, standby, tenant, token, verify
+    from offload.operations.result_json import ERROR, schemas_of
 
     served = [command.function for command in COMMANDS.values()]
     others: list[Callable[..., Any]] = [
@@ -482,7 +482,7 @@ def schemas() -> dict[str, Any]:
         bisect.bisect,
         export.export,
         export.verify,
-        follow.follow,
+        standby.follow,
         inspect.inspect,
         inspect.entries,
         verify.verify,

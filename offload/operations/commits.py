@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 from offload.moment import Moment
 from offload.operations.printing import Output, counted, format_bytes, is_brief, shown_time
-from offload.operations.results import HIDDEN, OPTIONAL
-from seglog.base.values import dataclass
+from offload.operations.result_json import HIDDEN, OPTIONAL
+from seglog.base.dataclasses import dataclass
 
 if TYPE_CHECKING:
     from catalog import PastCommit
@@ -65,7 +65,7 @@ def listed(stored: PastCommit, history: History, erasures: Erasures | None = Non
     With `erasures`, tell when the bytes of deleted records are gone.
     """
     from catalog import CommitKind
-    from catalog.format.late import pyroaring
+    from catalog.format.lazy_imports import pyroaring
 
     commit = stored.commit
     erased_by_ms, kept_by = (None, ()) if erasures is None else erasures.of(stored)

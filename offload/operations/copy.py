@@ -11,7 +11,7 @@ from offload.operations.command import About, Command, Directory, Reason, TopicN
 from offload.operations.matching import Fixed, Match, Pattern, Since, Tag, Until, conditions
 from offload.operations.printing import counted, format_bytes, lines
 from seglog import Record
-from seglog.base.values import dataclass
+from seglog.base.dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from offload.errors import Misuse
 from offload.operations.command import About, Command, Directory, always
 from offload.operations.printing import counted, format_bytes, lines, span_text
-from seglog.base.values import dataclass
+from seglog.base.dataclasses import dataclass
 
 if TYPE_CHECKING:
     from catalog.gc.survey import Use, VolumeUse

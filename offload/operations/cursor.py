@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Annotated
 
 from offload.operations.command import About, Command, Directory, TopicName, always
 from offload.operations.printing import counted, format_bytes, lines, rows, span_text
+from seglog.base.dataclasses import dataclass
 from seglog.base.errors import Conflict, Missing
-from seglog.base.later import logger
-from seglog.base.values import dataclass
+from seglog.base.lazy import logger
 from seglog.errors import NoSuchTopic, SeglogError, SeqOutOfRange
 
 if TYPE_CHECKING:

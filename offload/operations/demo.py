@@ -24,7 +24,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from offload.errors import Misuse, OffloadError, directory_not_empty, no_such_file
-from seglog.base.values import dataclass
+from seglog.base.dataclasses import dataclass
 
 _MARK = ".seglog-demo"
 _TOPIC = "events"

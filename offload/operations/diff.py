@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Annotated
 from offload.moment import Moment
 from offload.operations.command import About, Command, always, without_main
 from offload.operations.printing import counted, lines
-from offload.operations.results import MERGED, OPTIONAL
+from offload.operations.result_json import MERGED, OPTIONAL
 from offload.reports import Side
 from seglog import Record
-from seglog.base.values import dataclass
+from seglog.base.dataclasses import dataclass
 
 if TYPE_CHECKING:
     from offload.archive import Archive

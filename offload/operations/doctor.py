@@ -45,7 +45,7 @@ from offload.errors import ChecksFailed
 from offload.moment import format_time
 from seglog import Clock, SeglogError
 from seglog.base import forms
-from seglog.base.values import dataclass
+from seglog.base.dataclasses import dataclass
 from seglog.client.address import connected
 
 if TYPE_CHECKING:
@@ -211,7 +211,7 @@ def doctor_directory(
 
 
 def _versions(directory: Path) -> tuple[str, str, str]:
-    from seglog.files.port import OsFiles
+    from seglog.files.file_system import OsFiles
     from seglog.values.layout import Layout
     from seglog.wal import manifest
 

@@ -27,7 +27,7 @@ import seglog
 from catalog.errors import CatalogError
 from catalog.format.ids import Sid
 from catalog.format.keys import Key, doctor_prefix
-from catalog.objects.base import ObjectStore
+from catalog.objects.object_store import ObjectStore
 from offload.errors import ChecksFailed
 from offload.operations.doctor import CheckDone, Left
 from offload.settings import OffloadSettings, Settings

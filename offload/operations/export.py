@@ -27,10 +27,10 @@ from offload.operations.export_directory import (
 )
 from offload.operations.export_forms import Form, Sink, check_installed, writer_of
 from offload.operations.export_state import ExportBegun, Source, other_export
-from offload.operations.results import PartlyDone, problem
+from offload.operations.result_json import PartlyDone, problem
 from seglog import Record
-from seglog.base.values import dataclass
-from seglog.files.port import Files
+from seglog.base.dataclasses import dataclass
+from seglog.files.file_system import Files
 from seglog.interrupts import closing_after
 
 _Progress = Callable[[int, int], None]

@@ -29,11 +29,11 @@ from typing import Any
 
 from offload.errors import Misuse, directory_not_empty
 from offload.operations.export_state import ExportBegun
-from offload.operations.results import json_line, kind_of
+from offload.operations.result_json import json_line, kind_of
+from seglog.base.dataclasses import dataclass
 from seglog.base.errors import Corrupt
-from seglog.base.values import dataclass
 from seglog.errors import DirectoryInUse
-from seglog.files.port import Files
+from seglog.files.file_system import Files
 
 MANIFEST = "manifest.jsonl"
 _ELSEWHERE = "export to another directory"

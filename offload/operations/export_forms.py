@@ -16,7 +16,7 @@ from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
-from offload.operations.lines import to_json, to_line
+from offload.operations.record_text import to_json, to_line
 from seglog import NotInstalled, Record
 
 if TYPE_CHECKING:

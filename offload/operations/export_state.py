@@ -21,10 +21,10 @@ from typing import Any
 
 from offload.errors import ExportOutdated
 from offload.operations.points import Resolved
-from offload.operations.results import problem
+from offload.operations.result_json import problem
 from seglog import ConcurrentModification, Gap, Record
+from seglog.base.dataclasses import dataclass
 from seglog.base.errors import Conflict
-from seglog.base.values import dataclass
 
 Calls = Callable[[str, Mapping[str, Any]], Iterator[Any]]
 """Runs a command of the registry by its path, with its arguments, and returns its results."""

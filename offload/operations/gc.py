@@ -10,8 +10,8 @@ from offload.errors import Misuse, blocked_volumes
 from offload.moment import Moment
 from offload.operations.command import About, Command, Directory, always, dry
 from offload.operations.printing import counted, format_bytes, lines, parse_span_ms
-from offload.operations.results import MERGED
-from seglog.base.values import dataclass
+from offload.operations.result_json import MERGED
+from seglog.base.dataclasses import dataclass
 
 if TYPE_CHECKING:
     from catalog.gc.plan import Garbage

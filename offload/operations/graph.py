@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING
 
 from offload.operations.command import with_branch
 from offload.operations.commits import CommitListed, listed
-from offload.operations.results import HIDDEN, MERGED
-from seglog.base.values import dataclass
+from offload.operations.result_json import HIDDEN, MERGED
+from seglog.base.dataclasses import dataclass
 
 if TYPE_CHECKING:
     from catalog.history import History

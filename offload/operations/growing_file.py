@@ -36,8 +36,8 @@ from xxhash import xxh3_128_hexdigest
 
 from offload.errors import Misuse
 from seglog import FileCorrupt, OsFiles, RecordTooLarge
-from seglog.base.values import dataclass
-from seglog.files.port import OpenFile
+from seglog.base.dataclasses import dataclass
+from seglog.files.file_system import OpenFile
 
 #: Returns up to so many bytes from an offset on.
 _Reader: TypeAlias = Callable[[int, int], bytes]

@@ -10,14 +10,14 @@ from pathlib import Path
 
 import seglog
 from catalog.format.keys import named_by, refs_prefix
-from catalog.objects.base import first_valid_key
+from catalog.objects.object_store import first_valid_key
 from offload.operations.command import Tell
-from offload.operations.results import OPTIONAL
+from offload.operations.result_json import OPTIONAL
 from offload.settings import Settings, TenantSettings, default_file
-from offload.tenants.source import source_of
+from offload.tenants.credential_source import source_of
 from offload.wiring import check_remote_apart, open_store
+from seglog.base.dataclasses import dataclass
 from seglog.base.errors import Conflict
-from seglog.base.values import dataclass
 
 
 class RemoteState(enum.StrEnum):

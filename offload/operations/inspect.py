@@ -10,12 +10,12 @@ from typing import Any
 from catalog.errors import NoSuchObject
 from catalog.format import keys
 from catalog.format.keys import Key
-from catalog.objects.base import ObjectStore
+from catalog.objects.object_store import ObjectStore
 from offload.errors import no_such_file
 from offload.read.inspection import inspect_bytes
 from offload.read.ledger import OffloadedLedgers, open_ledgers
 from offload.wiring import open_store, path_of
-from seglog.base.values import dataclass
+from seglog.base.dataclasses import dataclass
 
 _INDEX_ENDINGS = ("-index", ".index")  # Pulsar's, and ours
 

@@ -12,7 +12,7 @@ from offload.operations.command import About, Command, TopicName, always, with_b
 from offload.operations.commits import CommitListed, commit_text, listed, segment_text, stat_text
 from offload.operations.graph import GraphedCommit, graph, graphed
 from offload.operations.printing import Output, fitted, format_bytes, is_brief, lines, rows, time_ms
-from seglog.base.values import dataclass
+from seglog.base.dataclasses import dataclass
 
 if TYPE_CHECKING:
     from catalog import PastCommit, SegmentView

@@ -19,7 +19,7 @@ from offload.errors import Misuse
 from offload.operations.command import About, Directory
 from offload.operations.printing import time_ms
 from seglog import Record
-from seglog.base.values import dataclass
+from seglog.base.dataclasses import dataclass
 from seglog.values.record import tag_fits
 
 Since: TypeAlias = Annotated[

@@ -22,8 +22,8 @@ from offload.operations.printing import (
     would,
     would_take_text,
 )
-from offload.operations.results import HIDDEN
-from seglog.base.values import dataclass
+from offload.operations.result_json import HIDDEN
+from seglog.base.dataclasses import dataclass
 
 if TYPE_CHECKING:
     from offload.archive import Archive

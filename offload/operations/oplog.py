@@ -13,10 +13,10 @@ from offload.errors import Misuse
 from offload.moment import Moment
 from offload.operations.command import About, Command, Directory, Reason, always, dry, without_main
 from offload.operations.printing import counted, format_bytes, lines, rows
-from offload.operations.results import OPTIONAL
+from offload.operations.result_json import OPTIONAL
 from seglog.base.arguments import WHOLE_MAX
-from seglog.base.later import pattern
-from seglog.base.values import dataclass
+from seglog.base.dataclasses import dataclass
+from seglog.base.lazy import pattern
 
 if TYPE_CHECKING:
     from catalog import Vid

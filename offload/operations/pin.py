@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 from offload.moment import Moment
 from offload.operations.command import About, Command, always
 from offload.operations.printing import lines, parse_span_s, rows
-from seglog.base.values import dataclass
+from seglog.base.dataclasses import dataclass
 
 if TYPE_CHECKING:
     from offload.archive import Archive

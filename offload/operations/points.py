@@ -13,7 +13,7 @@ from offload.moment import Moment
 from offload.operations.command import About, Command, TopicName, always
 from offload.operations.commits import CommitListed, commit_text, listed
 from offload.operations.printing import Output, counted, fitted, format_bytes, parse_span_s, shown_time, time_ms
-from seglog.base.values import dataclass
+from seglog.base.dataclasses import dataclass
 from seglog.errors import Evicted, SeqOutOfRange
 
 if TYPE_CHECKING:
@@ -177,7 +177,7 @@ def _taken_at_an_end(archive: Archive, past: PastCommit) -> int:
     """Return how many records a commit took below a seq or from a seq on; 0 if GC has passed the state before."""
     from catalog import ForkPoint
     from catalog.errors import NoSuchObject
-    from catalog.format.late import pyroaring
+    from catalog.format.lazy_imports import pyroaring
     from catalog.snapshot import deleted_below
 
     below, truncated_from = deleted_below(past.commit), past.commit.truncate_from

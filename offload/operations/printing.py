@@ -19,9 +19,9 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from offload.errors import Misuse
 from offload.moment import Moment
+from seglog.base.dataclasses import dataclass
 from seglog.base.errors import format_bytes as format_bytes  # the texts of errors have it too
-from seglog.base.later import pattern
-from seglog.base.values import dataclass
+from seglog.base.lazy import pattern
 
 if TYPE_CHECKING:
     from offload.operations.command import Directory
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 _RANGES_SHOWN = 8
 _LONG_AGO = timedelta(days=100)
-_OPTIONAL = {"json": "optional"}  # `OPTIONAL` of offload.operations.results, which imports this module
+_OPTIONAL = {"json": "optional"}  # `OPTIONAL` of offload.operations.result_json, which imports this module
 _DURATIONS_MS = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 _SIZES = {"": 1, "B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12,
           "KiB": 2**10, "MiB": 2**20, "GiB": 2**30, "TiB": 2**40}  # fmt: skip

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from offload.errors import NotOffloaded
 from offload.operations.matching import Match
 from seglog import Gap, Record
-from seglog.base.values import dataclass
+from seglog.base.dataclasses import dataclass
 
 if TYPE_CHECKING:
     from catalog import Snapshot

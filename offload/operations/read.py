@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeAlias, TypeVar
 
 from offload.errors import Misuse
 from offload.operations.command import About, Command, Directory, TopicName, with_branch
-from offload.operations.lines import RecordBatch, RecordLines, to_line
 from offload.operations.matching import Fixed, Match, Pattern, Since, Tag, Until, conditions, pattern_of
 from offload.operations.printing import Output, counted
 from offload.operations.pruning import ReadStats, Skipped, pruned_here, read_state
+from offload.operations.record_text import RecordBatch, RecordLines, to_line
 from seglog import Gap, LogClosed, Record
 from seglog.values.seq_set import SeqSet
 

@@ -27,10 +27,10 @@ from offload.operations.printing import (
     would_take,
 )
 from offload.operations.read import matching_seqs
-from offload.operations.results import HIDDEN, OPTIONAL
+from offload.operations.result_json import HIDDEN, OPTIONAL
 from seglog.base.arguments import WHOLE_MAX
-from seglog.base.later import pattern
-from seglog.base.values import dataclass
+from seglog.base.dataclasses import dataclass
+from seglog.base.lazy import pattern
 from seglog.errors import ConcurrentModification, NotTruncatable, SeqOutOfRange
 from seglog.values.deletes import DeleteWhere
 from seglog.values.seq_set import SeqSet

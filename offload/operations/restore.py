@@ -7,7 +7,7 @@ from typing import Annotated
 from offload.moment import Moment
 from offload.operations.command import About, Command, Directory, TopicName
 from offload.operations.printing import counted, lines
-from seglog.base.values import dataclass
+from seglog.base.dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,18 +9,18 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Annotated, Any
 
 from offload.moment import Moment, format_time
-from offload.moved import retry_if_moved
 from offload.operations.command import About, Command, Directory, Work, always
 from offload.operations.cursor import TOPIC as CURSORS_TOPIC
 from offload.operations.cursor import CursorListed, lag_text, listed, loaded_states
 from offload.operations.printing import Output, counted, fitted, format_bytes, lines, shown_time, span_text
-from offload.operations.results import HIDDEN, MERGED, OPTIONAL
+from offload.operations.result_json import HIDDEN, MERGED, OPTIONAL
 from offload.operations.topic import TopicPlaces, places_of
 from offload.reports import Lag, RunStatus, TopicStatus
+from offload.retries import retry_if_moved
 from seglog import NoSuchTopic, SystemClock
 from seglog.base import forms
-from seglog.base.later import Later
-from seglog.base.values import dataclass
+from seglog.base.dataclasses import dataclass
+from seglog.base.lazy import LazyModule
 
 if TYPE_CHECKING:
     import shutil
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from offload.archive import Archive
     from seglog import Topic
 else:
-    shutil = Later("shutil")
+    shutil = LazyModule("shutil")
 
 _TOLD_FROM_MS = 60_000
 _LOW_FACTOR = 4

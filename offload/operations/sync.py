@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 from offload.errors import Misuse
 from offload.operations.command import About, Command, Directory, Host, TopicName, dry
 from offload.operations.printing import Output, WouldTake, check_meant, counted, lines, taking_lines, would
-from offload.operations.results import HIDDEN, MERGED
-from seglog.base.values import dataclass
+from offload.operations.result_json import HIDDEN, MERGED
+from seglog.base.dataclasses import dataclass
 
 if TYPE_CHECKING:
     from offload.archive import Archive

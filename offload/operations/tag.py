@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 from offload.moment import Moment
 from offload.operations.command import About, Command, PlainTopicName, TopicName, always
 from offload.operations.printing import lines, rows
-from seglog.base.values import dataclass
+from seglog.base.dataclasses import dataclass
 
 if TYPE_CHECKING:
     from catalog.format.control import Tag

@@ -27,11 +27,11 @@ from catalog.tenants.policies import (
     tenant_policy,
 )
 from offload.errors import Misuse, no_such_file
-from offload.operations.results import OPTIONAL
+from offload.operations.result_json import OPTIONAL
 from offload.settings import ROLE_ARN, ROLE_ARN_FORM, Settings
 from offload.tenants.deletion import contents_of, delete_all, lifecycle_rule
 from offload.tenants.directories import data_directories
-from seglog.base.values import dataclass
+from seglog.base.dataclasses import dataclass
 from seglog.errors import NotInstalled
 
 
@@ -163,8 +163,8 @@ def credentials(request: Asked, settings: Settings, url: str | None) -> TenantGr
 
     Raises `Misuse`, `InvalidName`, `InvalidArgument`, `AccessDenied` and `StoreUnreachable`.
     """
-    from offload.tenants.access import TenantAccess, policy_text
     from offload.tenants.credentials import assume_role
+    from offload.tenants.sts_request import TenantAccess, policy_text
 
     check_tenant(request.tenant)
     of_file = settings.tenant
@@ -192,7 +192,7 @@ def credentials(request: Asked, settings: Settings, url: str | None) -> TenantGr
 def check(name: str, settings: Settings, url: str | None) -> TenantCheck:
     """Check the bucket of a tenant with its own credentials. Raises `Misuse` and the errors of STS."""
     from offload.tenants.bucket_check import check_bucket
-    from offload.tenants.source import source_of
+    from offload.tenants.credential_source import source_of
 
     check_tenant(name)
     if settings.tenant.name not in {"", name}:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from offload.errors import Misuse
 from offload.token_rights import Role, new_token, token_line
-from seglog.base.values import dataclass
+from seglog.base.dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,9 +23,9 @@ from offload.operations.printing import (
     taking_lines,
     would,
 )
-from offload.operations.results import HIDDEN, MERGED
+from offload.operations.result_json import HIDDEN, MERGED
 from seglog import NoSuchTopic
-from seglog.base.values import dataclass
+from seglog.base.dataclasses import dataclass
 
 if TYPE_CHECKING:
     from offload.archive import Archive

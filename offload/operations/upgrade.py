@@ -8,7 +8,7 @@ from typing import Any
 from offload.operations.command import Command, Directory, DryRun, Yes, dry
 from offload.operations.printing import Output, check_meant
 from seglog.base import forms
-from seglog.base.values import dataclass
+from seglog.base.dataclasses import dataclass
 
 _FIRST = (
     "seglog: first give this version to all that read: replicas, Spark jobs, other programs. Then to the writers, and "

@@ -35,12 +35,12 @@ from catalog.format.keys import commit_key
 from catalog.gc.object_check import Looked, ObjectCheck
 from catalog.gc.scrub import Finding, Scrub
 from catalog.objects import ObjectStore
-from catalog.objects.base import each_of
+from catalog.objects.object_store import each_of
 from offload.errors import Misuse, damage_found
 from offload.handles import split_name
 from offload.operations.command import Tell, watch_of
-from offload.operations.results import HIDDEN
-from seglog.base.values import dataclass
+from offload.operations.result_json import HIDDEN
+from seglog.base.dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)

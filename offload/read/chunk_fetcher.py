@@ -47,16 +47,16 @@ from typing import ParamSpec, TypeVar
 
 from catalog import Codec, SegmentView
 from catalog.format.keys import Key
-from catalog.objects.base import ObjectStore, past_cache
-from catalog.objects.patience import carried
+from catalog.objects.object_store import ObjectStore, past_cache
+from catalog.objects.store_timeout import carried
 from offload.errors import InvalidChunk
 from offload.format.block import ChunkRef
 from offload.format.codec import decode_chunk
 from offload.format.metadata import SegmentIndex
-from offload.read.cache import ChunkCache
-from seglog.base.later import logger
+from offload.read.chunk_cache import ChunkCache
+from seglog.base.dataclasses import dataclass
+from seglog.base.lazy import logger
 from seglog.base.ownership import Owned, check_process, is_foreign
-from seglog.base.values import dataclass
 
 P = ParamSpec("P")
 T = TypeVar("T")

@@ -49,17 +49,17 @@ from pyroaring import BitMap
 
 from catalog import SegmentRef, SegmentView, Snapshot, Vid
 from catalog.format import keys
-from catalog.objects.base import ObjectStore, past_cache
+from catalog.objects.object_store import ObjectStore, past_cache
 from offload.errors import InvalidChunk, InvalidIndex
 from offload.format.block import ChunkRef
 from offload.format.entry import ENTRY, entries, frame_of
 from offload.format.index import decode_head
 from offload.format.metadata import SegmentIndex
-from offload.read.cache import ChunkCache
+from offload.read.chunk_cache import ChunkCache
 from offload.read.chunk_fetcher import ChunkFetcher, ChunkRequest, Pool, ReadAhead, one_ahead
 from offload.settings import ColdSettings
 from seglog import Record
-from seglog.base.later import logger
+from seglog.base.lazy import logger
 from seglog.base.ownership import Owned, is_foreign
 from seglog.errors import InvalidFrame
 from seglog.format.arrays import NDArray, np

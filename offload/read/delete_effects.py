@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from catalog import Deletions, SegmentRef, SegmentView, Sid, Snapshot
 from catalog.format import keys
-from catalog.format.late import pyroaring
+from catalog.format.lazy_imports import pyroaring
 from offload.format.metadata import decode_bitmap
 from seglog import DeleteOp, Record, SeqSet, Topic
 from seglog.values.deletes import DeleteWhere

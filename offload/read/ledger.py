@@ -21,7 +21,7 @@ from operator import attrgetter
 
 from catalog.errors import InvalidObject
 from catalog.format.keys import Key
-from catalog.objects.base import ObjectStore
+from catalog.objects.object_store import ObjectStore
 from offload.errors import ObjectDamaged
 from offload.format.block import BLOCK_HEADER_LENGTH, PADDING, decode_block_header
 from offload.format.codec import decode_chunk
@@ -31,7 +31,7 @@ from offload.format.index import LedgerIndex, decode_ledger_index
 from offload.format.metadata import SegmentIndex
 from offload.format.streamed import MAGIC as STREAMED_MAGIC
 from offload.format.streamed import StreamedIndex, decode_streamed_block_header, decode_streamed_index
-from seglog.base.values import dataclass
+from seglog.base.dataclasses import dataclass
 
 _WINDOW_BYTES = 4 << 20
 

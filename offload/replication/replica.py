@@ -9,8 +9,8 @@ REPLICA-1  One row of the local catalog decides which state the readers of a rep
     not at all.
 REPLICA-2  No thread holds a lock of the local catalog during a request to the store.
 REPLICA-3  The log keeps the producers and keys that a topic had before this directory followed it
-    (seglog.values.elsewhere). Once another directory has appended, it keeps the keys only. A producer that went on
-    there would skip numbers here.
+    (seglog.values.written_elsewhere). Once another directory has appended, it keeps the keys only. A producer that went
+    on there would skip numbers here.
 
 Source: Graft RFC 0001 (Pull & Fetch Volume, Sync remote volume to local).
 """
@@ -21,10 +21,10 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from catalog import CommitKind, Handle
-from catalog.objects.base import Forward
+from catalog.objects.object_store import Forward
 from offload.context import ArchiveContext, TopicLocks
 from seglog import Elsewhere
-from seglog.base.values import dataclass
+from seglog.base.dataclasses import dataclass
 
 if TYPE_CHECKING:
     from catalog.updates import Updates

@@ -10,7 +10,7 @@ branch or are dropped.
       copies.
     4 Reset removes from the store the attempts that no commit names. the same
     5 Reset puts on record that the topic is written elsewhere        a replica of an older state
-      (seglog.values.elsewhere), and deletes the topic from the log,
+      (seglog.values.written_elsewhere), and deletes the topic from the log,
       if the topic is as it was in step 2.
     6 Reset turns the handle into a replica's, and moves it to the    a replica
       newest commit, of another volume if the name leads there now.
@@ -74,8 +74,8 @@ from offload.write.attempt import AttemptState
 from offload.write.offloader import Offloader
 from offload.write.publisher import Publisher
 from seglog import ConcurrentModification, Elsewhere, Record, Topic
+from seglog.base.dataclasses import dataclass
 from seglog.base.progress import count
-from seglog.base.values import dataclass
 from seglog.format.frame import DELETED, read_header, record_of
 
 _GONE = "seglog.deleted"

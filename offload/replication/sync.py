@@ -26,7 +26,7 @@ from offload.replication.replica import Replicas
 from offload.replication.reset import Reset
 from offload.write.offloader import Offloader
 from offload.write.publisher import Published, Publisher, divergence
-from seglog.base.values import dataclass
+from seglog.base.dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)

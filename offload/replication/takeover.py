@@ -8,7 +8,7 @@
     3 The directory makes the topic in the log, right after the       a replica with a topic that fits: step 1
       volume's head, with its configuration. No time in the topic
       is before the volume's newest time. The topic has the
-      producers and keys that the log kept (seglog.values.elsewhere).
+      producers and keys that the log kept (seglog.values.written_elsewhere).
     4 The directory gives the handle the epoch.                       the writer
 
 TAKEOVER-1  From step 2 on, the former writer is fenced: its next commit meets a higher epoch at its LSN.

@@ -29,11 +29,11 @@ from catalog.format import keys
 from catalog.format.commit import LoadMark
 from catalog.format.control import Control
 from catalog.format.encoding import StoredCommit, encode_commit, load_nonce
-from catalog.objects.base import ObjectStore
+from catalog.objects.object_store import ObjectStore
 from catalog.snapshot import empty, fold
 from offload.errors import Misuse
 from offload.format.topic_config import config_of
-from offload.services.parts import ArchiveParts
+from offload.services.archive_parts import ArchiveParts
 from offload.services.restoring import offloaded_point
 from offload.services.results import Copied
 from offload.settings import codec_named

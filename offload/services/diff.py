@@ -14,13 +14,13 @@ from dataclasses import field
 from typing import TYPE_CHECKING
 
 from catalog import Commit, CommitKind, ForkPoint, SegmentView, Snapshot
-from catalog.format.late import pyroaring
+from catalog.format.lazy_imports import pyroaring
 from catalog.history import History
 from offload.read.delete_effects import live_entries
 from offload.reports import Side
 from seglog import Record
+from seglog.base.dataclasses import dataclass
 from seglog.base.progress import count
-from seglog.base.values import dataclass
 
 if TYPE_CHECKING:
     from offload.read.cold_reader import ColdReader

@@ -38,7 +38,7 @@ from catalog.gc.policy import window_ms_of
 from catalog.history import History
 from offload.context import ArchiveContext
 from offload.write.merging import holds_more
-from seglog.base.values import dataclass
+from seglog.base.dataclasses import dataclass
 
 
 def window_ms_here(context: ArchiveContext, name: str, remote_config: Callable[[], str]) -> int:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from catalog.errors import NoSuchObject
 from offload.errors import HistoryBehind
-from offload.services.parts import ArchiveParts
+from offload.services.archive_parts import ArchiveParts
 from seglog import Record, Topic
 
 if TYPE_CHECKING:

@@ -14,17 +14,17 @@ from catalog import MAIN, Branch
 from catalog.errors import NoSuchBranch, NoSuchObject, NoSuchTag, tag_exists
 from catalog.format import keys
 from catalog.format.control import Tag, full_name
-from catalog.objects.base import is_behind_proxy
+from catalog.objects.object_store import is_behind_proxy
 from catalog.refs.branch import Distance
 from catalog.refs.state_names import HeldPin, NamedTag, Pins
 from offload.errors import open_branch
 from offload.handles import split_name
 from offload.moment import format_time
-from offload.services.parts import ArchiveParts
+from offload.services.archive_parts import ArchiveParts
 from offload.services.restoring import offloaded_point
 from seglog.base.arguments import checked
+from seglog.base.dataclasses import dataclass
 from seglog.base.ownership import Owned
-from seglog.base.values import dataclass
 
 if TYPE_CHECKING:
     from offload.services.promotion import Promoted

@@ -34,14 +34,14 @@ from catalog.refs.promotion import moved_main
 from offload.errors import TopicAttached, open_branch
 from offload.handles import split_name
 from offload.read.delete_effects import count_live, entries_taken, live_entries
+from offload.services.archive_parts import ArchiveParts
 from offload.services.diff import State, shared_seq
 from offload.services.expired import expired_before
-from offload.services.parts import ArchiveParts
 from offload.write.merging import holds_more
 from seglog import DeleteOp, Record, Topic
 from seglog.base.arguments import checked
+from seglog.base.dataclasses import dataclass
 from seglog.base.ownership import Owned
-from seglog.base.values import dataclass
 from seglog.values.deletes import DeleteWhere
 from seglog.values.seq_set import SeqSet, seq_set
 

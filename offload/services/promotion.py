@@ -53,13 +53,13 @@ from catalog.format import keys
 from offload.errors import Conflict, RecordsAfterFork
 from offload.format.topic_config import CARRIED_FROM
 from offload.handles import split_name
+from offload.services.archive_parts import ArchiveParts
 from offload.services.diff import Difference, State, diff_of
 from offload.services.direct_commits import DirectCommits
-from offload.services.parts import ArchiveParts
 from seglog import ConcurrentModification, Gap, Record, Topic
 from seglog.base.arguments import WHOLE_MAX
+from seglog.base.dataclasses import dataclass
 from seglog.base.progress import count
-from seglog.base.values import dataclass
 
 _BATCH_RECORDS = 1024
 _ROUNDS = 20

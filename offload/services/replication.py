@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING
 from catalog import Handle
 from catalog.errors import NoSuchBranch
 from catalog.format import keys
-from catalog.objects.base import Forward, is_behind_proxy
+from catalog.objects.object_store import Forward, is_behind_proxy
 from offload.errors import Conflict
 from offload.format.topic_config import config_of
 from offload.handles import split_name
 from offload.replication.replica import SyncState
-from offload.services.parts import ArchiveParts
+from offload.services.archive_parts import ArchiveParts
 from seglog import Topic, TopicConfig
 from seglog.base.arguments import checked
 from seglog.base.ownership import Owned
@@ -25,6 +25,15 @@ if TYPE_CHECKING:
     from offload.replication.replica_follower import ReplicaFollower
     from offload.replication.reset import ResetResult
     from offload.replication.sync import Synced
+
+MOST_WAITS = 8
+"""Topics of a proxy that one directory waits for with `await_news`, each by a thread."""
+
+WAIT_S = 20
+"""The seconds of one call of `await_news`."""
+
+LOOKS_PER_SEARCH = 12
+"""Looks at the known topics, for each search of the remote for new ones: a search lists all its names."""
 
 
 class ReplicationService(Owned):

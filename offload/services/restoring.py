@@ -17,7 +17,7 @@ from collections.abc import Callable
 from catalog import ForkPoint, timeline
 from catalog.format import keys
 from offload.handles import split_name
-from offload.services.parts import ArchiveParts
+from offload.services.archive_parts import ArchiveParts
 from offload.services.results import Restored
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Literal
 
-from seglog.base.values import dataclass
+from seglog.base.dataclasses import dataclass
 from seglog.values.protocols import Removed
 
 if TYPE_CHECKING:

@@ -33,13 +33,13 @@ from catalog.refs.state_names import Pins
 from catalog.snapshot import cut
 from offload.errors import HistoryBehind, NotOffloaded
 from offload.handles import Tip, split_name
-from offload.moved import retry_if_moved
 from offload.read.delete_effects import count_live, last_live_seq
+from offload.retries import retry_if_moved
+from offload.services.archive_parts import ArchiveParts
 from offload.services.expired import expired_before
-from offload.services.parts import ArchiveParts
 from seglog import DeleteOp, Record, Topic, TruncateOp
+from seglog.base.dataclasses import dataclass
 from seglog.base.ownership import Owned
-from seglog.base.values import dataclass
 from seglog.errors import Evicted, NoSuchTopic, SeqOutOfRange
 from seglog.format.frame import DELETED, read_header, record_of
 from seglog.format.record_arrays import RecordArrays, in_arrays

@@ -48,7 +48,7 @@ from catalog.errors import CatalogError, NoSuchObject, NotUndone, OutOfWindow, R
 from catalog.format import keys
 from catalog.format.encoding import StoredCommit
 from catalog.history import History, retry_if_collected
-from catalog.objects.patience import carried
+from catalog.objects.store_timeout import carried
 from catalog.refs.kept_points import check_kept
 from catalog.refs.state_names import HeldPin, Pins
 from catalog.undo_plan import TAKES_AWAY, Taken, UndoPlan, count, first_ranges, plan_undo
@@ -56,12 +56,12 @@ from offload.errors import OffloadError
 from offload.format.metadata import decode_bitmap
 from offload.handles import split_name
 from offload.read.delete_effects import shown_seqs
+from offload.services.archive_parts import ArchiveParts
 from offload.services.direct_commits import DirectCommits
-from offload.services.parts import ArchiveParts
 from offload.write.publisher import Published
 from seglog import ConcurrentModification, UpgradeNeeded
 from seglog.base import progress
-from seglog.base.values import dataclass
+from seglog.base.dataclasses import dataclass
 from seglog.values.seq_set import SEQ_RANGES_MAX
 
 PIN_MS = 7 * 24 * 3_600_000

@@ -35,13 +35,13 @@ from catalog.history import History
 from catalog.objects.store_time import check_clock, earliest_ms
 from offload.format.topic_config import PAUSED
 from offload.handles import Tip, split_name
+from offload.services.archive_parts import ArchiveParts
 from offload.services.erasure_dates import Erasures, Holder, Piece, collected_after_ms
-from offload.services.parts import ArchiveParts
 from seglog import ConcurrentModification, TopicConfig
 from seglog.base import forms
 from seglog.base.arguments import checked
+from seglog.base.dataclasses import dataclass
 from seglog.base.ownership import Owned
-from seglog.base.values import dataclass
 
 if TYPE_CHECKING:
     from offload.write.publisher import Published

@@ -24,7 +24,7 @@ from offload.read.delete_effects import count_live, live_entries
 from offload.spark.selection import Conditions, SelectedChunk, Selection, meets, select
 from offload.spark.task import Filter
 from seglog import Record
-from seglog.base.values import dataclass
+from seglog.base.dataclasses import dataclass
 
 GROUPING_COLUMNS = ("topic", "tag")
 _MOST_GROUPS = 100_000  # more of them do not belong into one message

@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING
 
 from offload.errors import InvalidOption
 from offload.spark.options import ReadOptions
-from seglog.base.values import dataclass
+from seglog.base.dataclasses import dataclass
 from seglog.values.arrow import arrow_schema
 
 if TYPE_CHECKING:

@@ -20,7 +20,7 @@ from catalog.errors import AccessDenied, Missing
 from catalog.format.ids import Vid
 from catalog.format.keys import refs_prefix
 from catalog.history import retry_if_collected
-from catalog.objects.base import ObjectStore
+from catalog.objects.object_store import ObjectStore
 from catalog.refs.branch import Branches
 from catalog.refs.state_names import Tags
 from catalog.tenants.names import is_tenant
@@ -30,8 +30,8 @@ from offload.read.chunk_fetcher import in_order
 from offload.spark.columns import Column
 from offload.spark.options import ReadOptions, TopicPattern
 from offload.spark.pin import named_topics
-from seglog.base.later import pattern
-from seglog.base.values import dataclass
+from seglog.base.dataclasses import dataclass
+from seglog.base.lazy import pattern
 
 _TOPICS_AT_A_TIME = 16
 _NO_TENANT = pattern("[A-Z]")  # what ids of volumes have, and no name of a tenant (TENANT-1)

@@ -70,7 +70,7 @@ A TASK is {"pieces": [PIECE, …], "url": the remote, "verify": "chunk", "record
     filters            conditions that each row has to meet. timestamp: ge le in. tag: in prefix isnull notnull
     needs              "data", or "nothing" if the piece answers the query without a read
     change             only in a feed: the columns _change and _lsn, the same for all rows, as in
-    change_lsn         offload.spark.feed
+    change_lsn         offload.spark.change_feed
 
 MSG-1  The rows of a piece are the seqs of its chunks, from `first` to `last`, without the entries in `hidden`.
     Its `filters` then choose among them. A frame that is marked as deleted is no row either.

@@ -30,8 +30,8 @@ from catalog.errors import CatalogError, InvalidName
 from catalog.format.commit import ForkPoint
 from catalog.format.ids import Vid
 from offload.spark.pin import PinnedTopic, decode_point, encode_point
+from seglog.base.dataclasses import dataclass
 from seglog.base.errors import Misuse
-from seglog.base.values import dataclass
 
 
 def invalid_offset(text: str, reason: str) -> Misuse:

@@ -38,7 +38,7 @@ If `verify=record` is given, every data object of the range is read and checked.
 no data object reads none. Each record that is read is checked.
 
 With `readChangeFeed=true`, the rows are the changes of one topic or branch, with the columns _change and _lsn (see
-offload.spark.columns and offload.spark.feed). LSNs are those of the commits that the branch has itself. Without
+offload.spark.columns and offload.spark.change_feed). LSNs are those of the commits that the branch has itself. Without
 `startingVersion`, the feed begins with all records of the oldest state that is kept, as appends. A start that garbage
 collection has passed raises `OutOfWindow`, whatever `failOnDataLoss` says. `startingTimestamp` and `endingTimestamp`
 then are times of commits, as in Delta: the feed begins with the first kept commit of that time or later, and ends
@@ -77,7 +77,7 @@ from typing import TYPE_CHECKING
 
 from offload.errors import InvalidOption
 from offload.spark.option_texts import INT64_MAX, NUMBER, OptionTexts, named
-from seglog.base.values import dataclass
+from seglog.base.dataclasses import dataclass
 
 if TYPE_CHECKING:
     from catalog.format.ids import Vid

@@ -18,7 +18,7 @@ from catalog.format import keys
 from offload.spark.options import Verify
 from offload.spark.selection import SelectedChunk, Selection
 from offload.spark.task import ROW_BYTES, Filter, Needs, Piece, Task
-from seglog.base.values import dataclass
+from seglog.base.dataclasses import dataclass
 
 _MIB = 1024 * 1024
 _SEGMENT_BYTES = _MIB

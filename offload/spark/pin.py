@@ -31,11 +31,11 @@ from catalog.volume import Volumes
 from offload.errors import InvalidOption
 from offload.read.chunk_fetcher import in_order
 from offload.read.cold_reader import ColdReader
-from offload.spark.feed import feed_range
+from offload.spark.change_feed import feed_range
 from offload.spark.messages import InvalidMessage
 from offload.spark.option_texts import moment_ms
 from offload.spark.options import ReadOptions, TopicPattern
-from seglog.base.values import dataclass
+from seglog.base.dataclasses import dataclass
 
 _TOPICS_AT_A_TIME = 16
 _log = logging.getLogger(__name__)

@@ -25,8 +25,8 @@ from typing import Any, BinaryIO, TypeVar
 
 from offload.format.labels import software_version
 from offload.spark.aggregates import GROUPING_COLUMNS, Aggregate
+from offload.spark.change_feed_stream import stream_of
 from offload.spark.columns import ALL_COLUMNS, Column, columns_of
-from offload.spark.feed_stream import stream_of
 from offload.spark.listings import LISTINGS, listed
 from offload.spark.messages import (
     PROTOCOL,
@@ -40,7 +40,7 @@ from offload.spark.messages import (
 from offload.spark.offsets import decode_offset, offset_text
 from offload.spark.options import ReadOptions, parse_options
 from offload.spark.pin import decode_pin, encode_pin
-from offload.spark.plan import Plan, Query, Remote
+from offload.spark.query_plan import Plan, Query, Remote
 from offload.spark.stream import Stream
 from offload.spark.stream_options import StreamOptions, parse_any_options, parse_stream_options
 from offload.wiring import credential_finder

@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 from catalog import Codec
 from offload.errors import InvalidOption
 from offload.load import BEFORE_THE_LAST, SORT_BY_TIME, InvalidRow, most_value_bytes
-from seglog.base.values import dataclass
+from seglog.base.dataclasses import dataclass
 from seglog.format.dtypes import HEADERS
 from seglog.format.frame import HAS_NODE, HAS_TAG, LABEL_MAX_BYTES, FrameType
 from seglog.format.frames import Frames, assembled

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from pyroaring import BitMap
 
 from catalog.format.keys import check_key
-from catalog.objects.base import ObjectStore
+from catalog.objects.object_store import ObjectStore
 from offload.format.block import ChunkRef, adjacent
 from offload.format.codec import decode_chunk
 from offload.format.columns import Columns, decode_columns
@@ -33,7 +33,7 @@ from offload.spark.columns import NEVER_NULL_IN_A_FEED
 from offload.spark.options import Verify
 from offload.spark.stores import store_of
 from offload.spark.task import Change, Filter, Needs, Op, Piece, Task
-from seglog.base.values import dataclass
+from seglog.base.dataclasses import dataclass
 from seglog.format.arrow import timestamps
 from seglog.format.frame import DELETED
 

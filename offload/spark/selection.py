@@ -20,7 +20,7 @@ from catalog.format import keys
 from catalog.format.commit import Codec, SegmentView
 from offload.format.metadata import SegmentIndex, decode_bitmap
 from offload.spark.task import Change, Filter, Needs, NumberedChunk, Op, is_removal
-from seglog.base.values import dataclass
+from seglog.base.dataclasses import dataclass
 
 _INT64_MAX = 2**63 - 1
 _ORDERS: Mapping[Op, Callable[[int, int], bool]] = {

@@ -97,7 +97,7 @@ class SeglogDataSource(DataSource):  # type: ignore[misc]  # pyspark's types are
 
     def _pinned(self, options: ReadOptions) -> Pin:
         if self._pin is None:
-            from offload.spark.plan import pin  # imported late (SPARK-3)
+            from offload.spark.query_plan import pin  # imported late (SPARK-3)
 
             self._pin = pin(options)
         return self._pin
@@ -121,7 +121,7 @@ class SeglogReader(DataSourceReader):  # type: ignore[misc]  # pyspark's types a
 
     def partitions(self) -> Sequence[InputPartition]:
         from offload.spark.messages import encode_task  # imported late (SPARK-3)
-        from offload.spark.plan import Query, plan
+        from offload.spark.query_plan import Query, plan
 
         planned = plan(self._options, self._pin, Query(frozenset(self._schema.names)))
         return [InputPartition(encode_task(task)) for task in planned.tasks]

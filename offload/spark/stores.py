@@ -11,7 +11,7 @@ from __future__ import annotations
 import functools
 from typing import TYPE_CHECKING
 
-from catalog.objects.base import ObjectStore
+from catalog.objects.object_store import ObjectStore
 from offload.settings import encrypted_by
 from offload.wiring import environment_source, open_store
 

@@ -40,14 +40,14 @@ from catalog.format.control import MAIN
 from catalog.snapshot import Snapshot
 from offload.format.block import ChunkRef
 from offload.services.expired import expired_before
-from offload.spark.loss import EVICTED, Loss, check_loss, continued, raise_losses
+from offload.spark.data_loss import EVICTED, Loss, check_loss, continued, raise_losses
 from offload.spark.offsets import BatchRange, Offset, Position, check_kind, name_of, ranges
 from offload.spark.option_texts import moment_ms
 from offload.spark.options import EARLIEST, Positions
 from offload.spark.pin import Pin, PinnedTopic
-from offload.spark.plan import Plan, Query, Remote
+from offload.spark.query_plan import Plan, Query, Remote
 from offload.spark.stream_options import LATEST, StreamOptions
-from seglog.base.values import dataclass
+from seglog.base.dataclasses import dataclass
 from seglog.files.clock import SystemClock
 
 _COLLECTED = "cannot be read as the stream planned them, for garbage collection took that version"

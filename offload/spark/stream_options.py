@@ -41,7 +41,7 @@ from offload.spark.options import (
     parse_options,
     read_options,
 )
-from seglog.base.values import dataclass
+from seglog.base.dataclasses import dataclass
 
 LATEST = -1
 _READ_ONLY = (

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from offload.spark.pin import Pin
-    from offload.spark.plan import Remote
+    from offload.spark.query_plan import Remote
     from offload.spark.stream import Stream
 
 
@@ -62,7 +62,7 @@ class SeglogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         from offload.spark.messages import encode_task
         from offload.spark.offsets import decode_offset
-        from offload.spark.plan import Query
+        from offload.spark.query_plan import Query
 
         remote, stream = self._stream()
         query = Query(frozenset(self._schema.names))
@@ -79,8 +79,8 @@ class SeglogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  
 
     def _stream(self) -> tuple[Remote, Stream]:
         if self._opened is None:
-            from offload.spark.feed_stream import stream_of
-            from offload.spark.plan import Remote
+            from offload.spark.change_feed_stream import stream_of
+            from offload.spark.query_plan import Remote
 
             self._opened = Remote.open(self._options.read.url), stream_of(self._options)
         return self._opened

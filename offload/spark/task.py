@@ -11,7 +11,7 @@ import enum
 from catalog.format.commit import Codec
 from offload.format.block import ChunkRef
 from offload.spark.options import Verify
-from seglog.base.values import dataclass
+from seglog.base.dataclasses import dataclass
 
 
 class Op(enum.StrEnum):

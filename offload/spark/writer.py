@@ -25,7 +25,7 @@ from pyspark import TaskContext
 from pyspark.sql.types import StructType
 
 from offload.errors import InvalidOption
-from seglog.base.values import dataclass
+from seglog.base.dataclasses import dataclass
 
 if TYPE_CHECKING:
     import pyarrow as pa

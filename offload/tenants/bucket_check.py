@@ -22,7 +22,7 @@ from catalog.format.remotes import split_remote
 from catalog.objects.s3_client import is_aws
 from catalog.objects.s3_credentials import FoundCredentials
 from offload.tenants.aio_clients import open_aio_client, warm
-from seglog.base.values import dataclass
+from seglog.base.dataclasses import dataclass
 
 _TIMEOUTS = {"connect_timeout": 5, "read_timeout": 15}
 _ANSWER_S = 30

@@ -40,13 +40,13 @@ from botocore.exceptions import BotoCoreError, ClientError, HTTPClientError
 from botocore.exceptions import ConnectionError as NotConnected
 
 from catalog.errors import AccessDenied, CatalogError, StoreUnreachable
-from catalog.objects.patience import LIMIT_S
 from catalog.objects.s3_credentials import FoundCredentials
-from catalog.objects.s3_patience import SilentStore, be_patient
-from offload.backoff import Backoff
-from offload.tenants.access import GrantedCredentials, TenantAccess, granted_in, request_of
+from catalog.objects.s3_timeout import SilentStore, be_patient
+from catalog.objects.store_timeout import LIMIT_S
+from offload.retries import Backoff
 from offload.tenants.aio_clients import open_aio_client, warm
-from seglog.base.values import dataclass
+from offload.tenants.sts_request import GrantedCredentials, TenantAccess, granted_in, request_of
+from seglog.base.dataclasses import dataclass
 from seglog.errors import NotInstalled
 
 RENEW_AGAIN_S = 5.0

@@ -25,8 +25,8 @@ from catalog.errors import AccessDenied, NotOffered
 from catalog.format import keys
 from catalog.objects.prefix import Freed, Held, OldVersions, Upload, WholePrefix
 from catalog.tenants.names import KEY_FOLDERS
+from seglog.base.dataclasses import dataclass
 from seglog.base.errors import Conflict
-from seglog.base.values import dataclass
 
 _BATCH = 1000
 _SHOWN = 3

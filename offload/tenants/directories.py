@@ -17,7 +17,7 @@ from pathlib import Path
 from offload.errors import OffloadError
 from seglog import SETTINGS_FILE
 from seglog.base.errors import Misuse
-from seglog.files.port import OsFiles, replace_atomically
+from seglog.files.file_system import OsFiles, replace_atomically
 
 OWNER_FILE = "tenant"
 _META = "meta"

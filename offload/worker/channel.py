@@ -22,8 +22,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from offload.errors import OffloadError
+from seglog.base.dataclasses import dataclass
 from seglog.base.errors import Unavailable
-from seglog.base.values import dataclass
 
 _HEADER = struct.Struct(">IB")
 _MAX_DESCRIPTORS = 2

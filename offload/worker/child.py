@@ -35,16 +35,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from catalog import SegmentRef
-from catalog.objects.base import ObjectStore
+from catalog.objects.object_store import ObjectStore
 from catalog.objects.wrapped import MeasuredStore
 from offload.read.cold_reader import ColdReader
 from offload.settings import ColdSettings, OffloadSettings
 from offload.wiring import open_store
 from offload.worker.channel import CarriedError, Channel
 from offload.write.segment_upload import UploadJob, remote_frames, upload_segment
-from seglog.base.values import dataclass
+from seglog.base.dataclasses import dataclass
 from seglog.errors import FileCorrupt
-from seglog.files.port import OsFiles
+from seglog.files.file_system import OsFiles
 from seglog.format.frames import Frames, take_apart
 from seglog.reading.sealed import OpenedSegment
 

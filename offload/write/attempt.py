@@ -24,7 +24,7 @@ import enum
 from collections.abc import Sequence
 
 from seglog import SegmentInfo
-from seglog.base.values import dataclass
+from seglog.base.dataclasses import dataclass
 
 
 class AttemptState(enum.StrEnum):

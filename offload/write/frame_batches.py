@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import field
 
-from seglog.base.values import dataclass
+from seglog.base.dataclasses import dataclass
 from seglog.format.frames import Frames
 
 

@@ -49,13 +49,13 @@ from offload.read.delete_effects import deletions_of, entries_taken
 from offload.settings import OffloadSettings, codec_named
 from offload.write.attempt import AttemptState, SegmentRange, is_due, plan_range
 from offload.write.merging import MergeLimits, all_to_erase, ranges_of_one_log, ranges_to_merge, to_erase
-from offload.write.port import Uploader
 from offload.write.publisher import Published, Publisher, divergence
 from offload.write.readback import check_published, check_segment
 from offload.write.segment_upload import UploadJob, delete_segment
+from offload.write.uploader import Uploader
 from seglog import DeleteOp, Topic, TruncateOp
+from seglog.base.dataclasses import dataclass
 from seglog.base.progress import count
-from seglog.base.values import dataclass
 
 __all__ = ["Offloader", "Published"]
 

@@ -64,14 +64,14 @@ from catalog import (
 from catalog.errors import BranchCollected, CatalogError, Diverged, Fenced, KeyTaken, Outdated
 from catalog.format import keys
 from catalog.format.encoding import decode_commit_at
-from catalog.objects.base import check_writable
+from catalog.objects.object_store import check_writable
 from catalog.refs.oplog import author
 from offload.context import ArchiveContext
 from offload.handles import Tip
 from offload.write.attempt import AttemptState
 from seglog import Elsewhere
-from seglog.base.later import logger
-from seglog.base.values import dataclass
+from seglog.base.dataclasses import dataclass
+from seglog.base.lazy import logger
 
 UNDO_LATE_MS = 3 * 24 * 3_600_000
 

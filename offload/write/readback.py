@@ -13,7 +13,7 @@ from catalog import Attempt, Commit, SegmentRef, Vid
 from catalog.errors import InvalidObject
 from catalog.format import keys
 from catalog.format.encoding import decode_commit_at
-from catalog.objects.base import ObjectStore
+from catalog.objects.object_store import ObjectStore
 from offload.format.index import decode_head
 from offload.format.trailer import decode_trailer
 from offload.read.chunk_fetcher import in_order

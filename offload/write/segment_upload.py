@@ -39,18 +39,18 @@ from catalog.errors import AccessDenied, NoSuchObject, OutcomeUnknown
 from catalog.format import keys
 from catalog.format.commit import Codec
 from catalog.format.keys import Key
-from catalog.objects.base import ObjectStore, PartTag, checksum_of_parts
-from catalog.objects.patience import carried
+from catalog.objects.object_store import ObjectStore, PartTag, checksum_of_parts
+from catalog.objects.store_timeout import carried
 from offload.format.encoder import SegmentEncoder, SegmentSummary
 from offload.format.entry import entries, frame_of
 from offload.format.index import IndexObject, encode_index
 from offload.format.labels import object_metadata
 from offload.read.cold_reader import ColdReader
 from offload.settings import OffloadSettings
-from offload.write.port import Uploader
+from offload.write.uploader import Uploader
 from seglog import Topic
-from seglog.base.later import logger
-from seglog.base.values import dataclass
+from seglog.base.dataclasses import dataclass
+from seglog.base.lazy import logger
 from seglog.format.frame import read_header, tombstone
 from seglog.format.frames import Frames, take_apart
 

@@ -17,7 +17,7 @@ from seglog.base.ownership import Owned, is_foreign
 from seglog.errors import LogClosed, OtherLoop
 from seglog.interrupts import closing_after
 from seglog.log import Log
-from seglog.maintenance.plan import Retention
+from seglog.maintenance.checkpoint_plan import Retention
 from seglog.values.config import TopicConfig
 
 

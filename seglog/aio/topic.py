@@ -15,7 +15,7 @@ from seglog.aio.merged import Ack, Kind, own_error
 from seglog.base.arguments import checked
 from seglog.base.ownership import check_process
 from seglog.errors import InvalidArgument, LogClosed
-from seglog.maintenance.plan import Retention
+from seglog.maintenance.checkpoint_plan import Retention
 from seglog.reading.follow import Follower, Patience
 from seglog.topic import Topic, append_options
 from seglog.values.arrow import check_arrow

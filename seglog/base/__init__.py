@@ -1,1 +1,1 @@
-"""What all three packages stand on: errors, arguments, progress, forks, dataclasses, late imports."""
+"""What all three packages stand on: errors, arguments, progress, forks, dataclasses, lazy imports."""

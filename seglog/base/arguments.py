@@ -43,8 +43,8 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import wraps
 from typing import Annotated, Any, Final, Literal, NamedTuple, Protocol, TypeAlias, TypeVar, Union, cast
 
+from seglog.base.dataclasses import dataclass
 from seglog.base.errors import InvalidArgument, SeglogError
-from seglog.base.values import dataclass
 
 #: SQLite, Java and Spark have signed numbers of 64 bits.
 WHOLE_MAX: Final = 2**63 - 1

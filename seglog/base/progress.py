@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import field
 
-from seglog.base.values import dataclass
+from seglog.base.dataclasses import dataclass
 
 Watch = Callable[[str, int, int | None, str], None]
 """Takes the progress of a run: the phase, the part that is done, the total or None, and the unit."""

@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import Any
 
 from seglog import errors
+from seglog.base.dataclasses import dataclass
 from seglog.base.errors import ERROR_MODULES
-from seglog.base.foreign import foreign_text
-from seglog.base.values import dataclass
+from seglog.base.shadowing import shadowing_text
 from seglog.client.connections import CLOSED, Answer, Lost, Outcome, Request
 from seglog.client.requests import INCARNATION
 from seglog.errors import DaemonError, DaemonGone, SeglogError
@@ -114,7 +114,7 @@ def error_of_line(report: Any) -> SeglogError:
 def _own_error(report: Mapping[str, Any]) -> SeglogError | None:
     """Return the error whose class the report names, with all its fields; None if it names none of ours."""
     fields, (home, _, name) = report.get("fields"), str(report.get("class")).rpartition(".")
-    if not isinstance(fields, dict) or home not in ERROR_MODULES or foreign_text(home.partition(".")[0]):
+    if not isinstance(fields, dict) or home not in ERROR_MODULES or shadowing_text(home.partition(".")[0]):
         return None
     try:
         module = import_module(home)

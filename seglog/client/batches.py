@@ -16,7 +16,7 @@ from dataclasses import replace
 from typing import Final
 
 from seglog.base.arguments import kind_of, taken
-from seglog.base.values import dataclass
+from seglog.base.dataclasses import dataclass
 from seglog.client.answers import error_of, receipt_of
 from seglog.client.connections import Answer, Outcome, Request
 from seglog.client.requests import AppendLabels, append_request

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any, Final, Generic, TypeVar
 
-from seglog.base.values import dataclass
+from seglog.base.dataclasses import dataclass
 from seglog.client.answers import error_of_line, unfit
 from seglog.client.bodies import object_of
 from seglog.client.connections import Answer, Request

@@ -19,7 +19,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
-from seglog.base.values import dataclass
+from seglog.base.dataclasses import dataclass
 from seglog.client.answers import error_of_line, fit
 from seglog.client.bodies import item_of, object_of
 from seglog.client.connections import Answer, Request

@@ -28,7 +28,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias, TypeGuard
 
-from seglog.base.values import dataclass
+from seglog.base.dataclasses import dataclass
 from seglog.client.answers import error_of_line, fit, unfit
 from seglog.client.bodies import item_of, lines_of, object_of
 from seglog.client.connections import Answer, Request

@@ -17,7 +17,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from seglog.base.arguments import kind_of, taken
-from seglog.base.values import dataclass
+from seglog.base.dataclasses import dataclass
 from seglog.client.answers import error_of, problem_of
 from seglog.client.connections import Lost, Outcome, Request
 from seglog.errors import AppendUnknown, InvalidArgument, ProducerGap, SeglogError

@@ -34,8 +34,8 @@ from typing import Final
 from pyroaring import BitMap
 
 from seglog.base.arguments import WHOLE_MAX
+from seglog.base.dataclasses import dataclass
 from seglog.base.errors import Conflict
-from seglog.base.values import dataclass
 from seglog.delivery.keyed_topic import UnreadableState
 
 TOPIC: Final = "_seglog.cursors"

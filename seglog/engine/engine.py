@@ -31,23 +31,23 @@ from contextlib import contextmanager, suppress
 from dataclasses import field
 from typing import Concatenate, ParamSpec, TypeVar
 
+from seglog.base.dataclasses import dataclass
 from seglog.base.errors import format_bytes
-from seglog.base.later import logger
+from seglog.base.lazy import logger
 from seglog.base.ownership import Owned
-from seglog.base.values import dataclass
 from seglog.engine.state import TopicState
 from seglog.engine.tail import Memory
 from seglog.engine.work_thread import Background, Upkeep
 from seglog.errors import AppendsHeld, DiskFull, LogClosed, NoSuchTopic, ReadOnly, UpgradeNeeded
 from seglog.files.clock import Clock, ClockWatch
-from seglog.files.port import Files, OpenFile, OsFiles
+from seglog.files.file_system import Files, OpenFile, OsFiles
 from seglog.interrupts import Reentrant, exclusive, new_lock, owned, try_lock
 from seglog.segments.segment import SegmentCache, SegmentInfo, SegmentReader
 from seglog.tiers.cold_tier import ColdTier
 from seglog.tiers.warm_stores import WarmStores
 from seglog.values.config import LogSettings, TopicConfig
-from seglog.values.elsewhere import Elsewhere
 from seglog.values.layout import Layout
+from seglog.values.written_elsewhere import Elsewhere
 from seglog.wal.manifest import Encoder, WalPosition
 from seglog.wal.shard_commits import Committer
 from seglog.wal.wal import Wals, first_ordinal

@@ -25,10 +25,10 @@ from seglog.segments.segment import SegmentInfo
 from seglog.values.append_key import Repeatable
 from seglog.values.config import TopicConfig
 from seglog.values.deletes import DeleteList, DeleteOp, Floors, TruncateOp, UndeleteOp, listed_with
-from seglog.values.elsewhere import Elsewhere
 from seglog.values.names import BRANCH_MARK
 from seglog.values.producer import AppendedBatch
 from seglog.values.record import Gap
+from seglog.values.written_elsewhere import Elsewhere
 from seglog.wal.group_commit import Entry
 
 _JOINED_MAX_BYTES = 4096

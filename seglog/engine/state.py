@@ -11,7 +11,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import field
 
-from seglog.base.values import dataclass
+from seglog.base.dataclasses import dataclass
 from seglog.engine.known_appends import Keys, Producers
 from seglog.engine.tail import EphemeralBuffer, Memory, Tail
 from seglog.errors import WarmStoreRequired

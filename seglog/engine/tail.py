@@ -26,7 +26,7 @@ from itertools import accumulate, repeat
 from pathlib import Path
 from typing import Any
 
-from seglog.base.values import dataclass
+from seglog.base.dataclasses import dataclass
 from seglog.format.arrays import NDArray, dtypes, np
 from seglog.format.frame import DELETED
 from seglog.segments.batch import FRAME_BATCH_MAX_BYTES, FRAME_BATCH_MAX_RECORDS, FrameBatch

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from seglog.base.later import Later
+from seglog.base.lazy import LazyModule
 
 __all__ = ["NDArray", "dtypes", "np"]
 
@@ -23,4 +23,4 @@ if TYPE_CHECKING:
     from seglog.format import dtypes
 else:
     NDArray = list  # stands in annotations only
-    dtypes, np = Later("seglog.format.dtypes"), Later("numpy")
+    dtypes, np = LazyModule("seglog.format.dtypes"), LazyModule("numpy")

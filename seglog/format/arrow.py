@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
-from seglog.base.later import Later
+from seglog.base.lazy import LazyModule
 from seglog.format.arrays import NDArray, np
 from seglog.format.frame import HAS_NODE, HAS_TAG
 from seglog.format.record_arrays import RecordArrays
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     import pyarrow.compute as pc
 else:
-    pa, pc = Later("pyarrow"), Later("pyarrow.compute")
+    pa, pc = LazyModule("pyarrow"), LazyModule("pyarrow.compute")
 
 _NODE, _TAG, _VALUE = 0, 1, 2
 _PARTS = 4  # of a record: node, tag, value, and all up to the next node

@@ -23,7 +23,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from seglog.base.values import dataclass
+from seglog.base.dataclasses import dataclass
 from seglog.errors import InvalidFrame, SeglogError
 from seglog.format.frame import FrameType, Header, encode
 from seglog.values import canonical

@@ -14,7 +14,7 @@ from typing import Any, cast
 
 from xxhash import xxh3_64_digest
 
-from seglog.base.values import dataclass
+from seglog.base.dataclasses import dataclass
 from seglog.errors import InvalidFrame
 from seglog.format.arrays import NDArray, dtypes, np
 from seglog.format.frame import (

@@ -14,7 +14,7 @@ from dataclasses import replace
 from itertools import chain
 from typing import Any
 
-from seglog.base.values import dataclass
+from seglog.base.dataclasses import dataclass
 from seglog.format.arrays import NDArray, dtypes, np
 from seglog.format.frame import HAS_NODE, HAS_TAG, HEADER, UNTERMINATED, Buffer, FrameType
 from seglog.format.frames import assembled, picked_headers

@@ -44,7 +44,7 @@ from seglog.base.arguments import Within, checked
 from seglog.base.ownership import Owned, check_process, is_foreign
 from seglog.errors import DiskFull, FileCorrupt, LogClosed, Misuse, TooManyOpenFiles
 from seglog.files.directory import DirectoryLock
-from seglog.files.port import NO_DESCRIPTOR, Files, OsFiles, enter, leave
+from seglog.files.file_system import NO_DESCRIPTOR, Files, OsFiles, enter, leave
 from seglog.interrupts import OwnLock, closing_after
 from seglog.journal.section import Item, Section, no_item
 from seglog.wal.wal import NO_SPACE

@@ -24,9 +24,9 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
-from seglog.base.later import logger
+from seglog.base.dataclasses import dataclass
+from seglog.base.lazy import logger
 from seglog.base.ownership import Owned
-from seglog.base.values import dataclass
 from seglog.errors import (
     CalledWithin,
     DiskFull,
@@ -39,7 +39,7 @@ from seglog.errors import (
     TooManyOpenFiles,
     WriterPoisoned,
 )
-from seglog.files.port import NO_DESCRIPTOR, READ_AHEAD_BYTES, Files, OpenFile, ReadAheadBuffer
+from seglog.files.file_system import NO_DESCRIPTOR, READ_AHEAD_BYTES, Files, OpenFile, ReadAheadBuffer
 from seglog.interrupts import OwnLock
 from seglog.journal.item import (
     ITEM_MAX_BYTES,

@@ -17,8 +17,8 @@ from typing import NoReturn
 
 from seglog.engine.engine import Engine
 from seglog.engine.work_thread import Background
-from seglog.files.port import NO_DESCRIPTOR, OpenFile
-from seglog.maintenance.plan import Draft
+from seglog.files.file_system import NO_DESCRIPTOR, OpenFile
+from seglog.maintenance.checkpoint_plan import Draft
 from seglog.maintenance.removal import segment_names
 from seglog.reading.read import BATCH_MAX_RECORDS, lost_times, tail_batch
 from seglog.segments.batch import FRAME_BATCH_MAX_RECORDS, FrameBatch, lost_batch

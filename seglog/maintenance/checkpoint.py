@@ -2,7 +2,7 @@
 
     0 cut       Cut files for the truncations that wait for it (see seglog.maintenance.removal).
     1 plan      Under the committer's lock, note the end of the published WAL in each shard. Note which records each
-                changed topic has above its segments (seglog.maintenance.plan).
+                changed topic has above its segments (seglog.maintenance.checkpoint_plan).
     2 absorb    Copy verified frames to .data and entries to .idx. If a segment is full, continue in a new one. Sync
                 them (seglog.maintenance.absorb). The upkeep syncs one segment while it writes the next one.
     3 flag      Remove the deleted flag of undeleted records. Set it in entries that pending deletes reach. Sync them.
@@ -62,15 +62,15 @@ import threading
 from collections.abc import Callable, Sequence
 
 from seglog.base import forms
-from seglog.base.later import logger
+from seglog.base.lazy import logger
 from seglog.base.ownership import Owned
 from seglog.engine.engine import Engine, doing
 from seglog.engine.state import TopicState, reclaimable
 from seglog.errors import CalledWithin, DiskFull, LogClosed, SeglogError, TooManyOpenFiles, WriterPoisoned
-from seglog.files.port import NO_DESCRIPTOR
+from seglog.files.file_system import NO_DESCRIPTOR
 from seglog.interrupts import OwnLock
 from seglog.maintenance.absorb import give_back, write_segments
-from seglog.maintenance.plan import CheckpointRequest, Draft, Plan, plan_checkpoint, schedule
+from seglog.maintenance.checkpoint_plan import CheckpointRequest, Draft, Plan, plan_checkpoint, schedule
 from seglog.maintenance.removal import finish_truncations, remove_topics
 from seglog.segments.rewrite import discard_rewrite, rewrite_segment
 from seglog.segments.segment import SegmentFiles, SegmentInfo

@@ -1,4 +1,4 @@
-"""Apply retention: evict the records that are due. The decisions are in seglog.maintenance.plan.
+"""Apply retention: evict the records that are due. The decisions are in seglog.maintenance.checkpoint_plan.
 
     1 checkpoint   Retention runs a checkpoint in three cases. A topic with limits has records or deletes in the WAL
                    only. Records are old enough to seal. Segments at the front are dead and no history is kept.
@@ -17,15 +17,15 @@ EPH-1  All ephemeral records fit into `ephemeral_max_bytes`. If an append does n
     does. It takes the oldest chunk of the topic that holds most, among the topics whose `discard` is "old". If none of
     them has a chunk left, the append is refused. A topic with "reject" loses no chunk to other topics, and its own
     appends are refused.
-EPH-2  A ttl and caps evict chunks as they evict segments (seglog.maintenance.plan). They wait until no record of
-    the topic lies before the chunk. Caps leave the newest chunk alone, because appends still fill it. A ttl evicts it
-    too.
+EPH-2  A ttl and caps evict chunks as they evict segments (seglog.maintenance.checkpoint_plan). They wait until no
+    record of the topic lies before the chunk. Caps leave the newest chunk alone, because appends still fill it. A ttl
+    evicts it too.
 EPH-3  Nothing is written for an evicted chunk: a restart loses its records anyway.
 """
 
 from __future__ import annotations
 
-from seglog.base.later import logger
+from seglog.base.lazy import logger
 from seglog.engine.engine import Engine, change
 from seglog.engine.entries import EvictEntry
 from seglog.engine.state import TopicState
@@ -34,7 +34,7 @@ from seglog.errors import SeglogError, TopicFull
 from seglog.format.arrays import np
 from seglog.format.frame import DELETED, LOST
 from seglog.maintenance.checkpoint import checkpoint
-from seglog.maintenance.plan import Retained, Retention, due_seq, is_to_be_sealed, passed_cap
+from seglog.maintenance.checkpoint_plan import Retained, Retention, due_seq, is_to_be_sealed, passed_cap
 from seglog.maintenance.removal import advance_front
 from seglog.values.record import Gap
 

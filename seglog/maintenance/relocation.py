@@ -51,14 +51,14 @@ from typing import TypeAlias
 
 from xxhash import xxh3_64_intdigest
 
-from seglog.base.later import logger
-from seglog.base.values import dataclass
+from seglog.base.dataclasses import dataclass
+from seglog.base.lazy import logger
 from seglog.engine.engine import Engine
 from seglog.engine.state import TopicState
 from seglog.errors import InvalidSetting, LogClosed, NoSuchSegment, SameFile, SegmentCut, WriterPoisoned
 from seglog.format.index import ENTRY
 from seglog.maintenance.checkpoint import checkpoint_locked
-from seglog.maintenance.plan import CheckpointRequest
+from seglog.maintenance.checkpoint_plan import CheckpointRequest
 from seglog.maintenance.removal import advance_front
 from seglog.segments.segment import SegmentInfo
 from seglog.tiers.segment_store import LocalSegmentStore, Part, SegmentId, SegmentStore, TopicTier, is_whole

@@ -48,11 +48,11 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
-from seglog.base.later import logger
+from seglog.base.lazy import logger
 from seglog.engine.engine import Engine
 from seglog.engine.state import TopicState
 from seglog.errors import SeglogError
-from seglog.files.port import Files
+from seglog.files.file_system import Files
 from seglog.format.frame import DELETED, LOST
 from seglog.reading.read import read_records
 from seglog.segments.segment import SegmentFiles, SegmentInfo, cut

@@ -20,7 +20,7 @@ from typing import Any, TypeVar
 from seglog.engine.engine import Engine
 from seglog.engine.state import TopicState
 from seglog.errors import ColdTierRequired, Evicted, FileCorrupt, NoSuchTopic, SeqOutOfRange, Truncated
-from seglog.files.port import OpenFile
+from seglog.files.file_system import OpenFile
 from seglog.format.arrays import NDArray, np
 from seglog.format.frame import DELETED, tombstone
 from seglog.format.frames import Frames, take_apart

@@ -15,10 +15,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from seglog.base.values import dataclass
+from seglog.base.dataclasses import dataclass
 from seglog.engine.engine import Engine
 from seglog.engine.state import TopicState
-from seglog.files.port import Files, OpenFile, Readable
+from seglog.files.file_system import Files, OpenFile, Readable
 from seglog.reading.read import BATCH_MAX_RECORDS, check_place
 from seglog.segments.batch import FrameBatch
 from seglog.segments.segment import SegmentFiles, SegmentReader

@@ -12,7 +12,7 @@ from itertools import compress, repeat
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from seglog.base.values import dataclass
+from seglog.base.dataclasses import dataclass
 from seglog.format.arrays import NDArray, dtypes, np
 from seglog.format.frame import (
     DELETED,

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
-from seglog.base.values import dataclass
+from seglog.base.dataclasses import dataclass
 from seglog.errors import FileCorrupt, InvalidFrame
 from seglog.format.frame import DELETED, LOST, FrameType, Header, read_header, record_of
 from seglog.format.index import Entry

@@ -30,7 +30,7 @@ import os
 from collections.abc import Callable
 
 from seglog.errors import FileCorrupt, InvalidEntry
-from seglog.files.port import Files, OpenFile
+from seglog.files.file_system import Files, OpenFile
 from seglog.format.arrays import np
 from seglog.format.frame import DELETED
 from seglog.format.index import ENTRY, encode_entries, read_entries

@@ -46,7 +46,7 @@ from operator import attrgetter
 from typing import Any, NamedTuple
 
 from seglog.errors import FileCorrupt, InvalidEntry, OffsetOverflow
-from seglog.files.port import Files, OpenFile, Readable
+from seglog.files.file_system import Files, OpenFile, Readable
 from seglog.format.arrays import NDArray, dtypes, np
 from seglog.format.frame import DELETED
 from seglog.format.index import (

@@ -19,9 +19,9 @@ import os
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from seglog.base.later import logger
+from seglog.base.lazy import logger
 from seglog.errors import FileCorrupt, InvalidEntry
-from seglog.files.port import Files, OpenFile, ReadOnlyFiles
+from seglog.files.file_system import Files, OpenFile, ReadOnlyFiles
 from seglog.format.arrays import NDArray, np
 from seglog.format.frame import HAS_TAG
 from seglog.format.tag_index import encode_tag_index, read_directory, read_head, read_positions

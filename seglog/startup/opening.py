@@ -69,12 +69,12 @@ from pathlib import Path
 from xxhash import xxh3_64_intdigest
 
 from seglog.base import forms
-from seglog.base.later import logger
+from seglog.base.lazy import logger
 from seglog.engine.engine import Engine
 from seglog.engine.state import TopicState, check_all_hot
 from seglog.errors import DiskFull, FileCorrupt, NotADataDirectory, SeglogError
 from seglog.files.clock import Clock
-from seglog.files.port import Files, OpenFile
+from seglog.files.file_system import Files, OpenFile
 from seglog.maintenance.removal import find_fronts, log_unknown_front
 from seglog.segments.segment import SegmentCache, SegmentInfo
 from seglog.startup.recovery import Recovered, recover

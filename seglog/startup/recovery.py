@@ -33,12 +33,12 @@ Source: topics engine architecture, section 4.
 
 from __future__ import annotations
 
-from seglog.base.values import dataclass
+from seglog.base.dataclasses import dataclass
 from seglog.engine.known_appends import Keys, Producers
 from seglog.engine.state import TopicState
 from seglog.engine.tail import Tail
 from seglog.errors import FileCorrupt, InvalidFrame
-from seglog.files.port import Files, OpenFile, ReadOnlyFiles
+from seglog.files.file_system import Files, OpenFile, ReadOnlyFiles
 from seglog.maintenance.removal import remove_leftovers, remove_topics, segment_names
 from seglog.segments.rewrite import NEW, settle_rewrite
 from seglog.segments.segment import SegmentFiles, SegmentInfo, cut
@@ -46,9 +46,9 @@ from seglog.segments.tags import drop_tags
 from seglog.startup.replay import Replay
 from seglog.startup.torn_tail import cut_torn_tail
 from seglog.values.deletes import DeleteList
-from seglog.values.elsewhere import Elsewhere
 from seglog.values.last_deletes import LastDeletes
 from seglog.values.layout import SEGMENT_PARTS, Layout, WalFolder, number_in
+from seglog.values.written_elsewhere import Elsewhere
 from seglog.wal.manifest import ActiveMeta, LogManifest, TopicMeta, WalPosition, load
 from seglog.wal.scan import check_begin, scan
 from seglog.wal.wal import is_blank, read_current

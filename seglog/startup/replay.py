@@ -16,7 +16,7 @@ from seglog.base.arguments import WHOLE_MAX
 from seglog.engine.entries import apply_delete, apply_evict, apply_truncate, apply_undelete, new_state
 from seglog.engine.state import TopicState
 from seglog.errors import FileCorrupt, FormatUnsupported, InvalidFrame
-from seglog.files.port import Files
+from seglog.files.file_system import Files
 from seglog.format.batch_frame import UNIT_TYPES, read_unit
 from seglog.format.control import read_config, read_create, read_delete, read_epoch, read_evict, read_undelete
 from seglog.format.frame import Buffer, FrameType, Header, data_of

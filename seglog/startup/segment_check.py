@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from seglog.errors import FileCorrupt, InvalidEntry, InvalidFrame
-from seglog.files.port import Files, OpenFile, Readable, ReadAheadBuffer
+from seglog.files.file_system import Files, OpenFile, Readable, ReadAheadBuffer
 from seglog.format.frame import (
     DELETED,
     HAS_NODE,

@@ -16,9 +16,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from seglog.base.later import logger
+from seglog.base.lazy import logger
 from seglog.errors import FileCorrupt, InvalidFrame
-from seglog.files.port import OpenFile
+from seglog.files.file_system import OpenFile
 from seglog.wal.scan import check_known, check_not_cut
 from seglog.wal.wal import durable_after, foreign_mark, is_blank
 

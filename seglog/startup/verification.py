@@ -26,7 +26,7 @@ from seglog.base.arguments import checked
 from seglog.engine.state import TopicState
 from seglog.errors import FormatUnsupported, NotADataDirectory, SeglogError
 from seglog.files.directory import SharedLock, load_settings
-from seglog.files.port import Files, OpenFile, OsFiles, ReadOnlyFiles
+from seglog.files.file_system import Files, OpenFile, OsFiles, ReadOnlyFiles
 from seglog.maintenance.removal import segment_names
 from seglog.segments.rewrite import NEW, settle_rewrite
 from seglog.segments.segment import SegmentInfo

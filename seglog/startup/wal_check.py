@@ -9,7 +9,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from seglog.errors import FileCorrupt, InvalidFrame
-from seglog.files.port import OpenFile, ReadOnlyFiles
+from seglog.files.file_system import OpenFile, ReadOnlyFiles
 from seglog.format.batch_frame import UNIT_TYPES
 from seglog.values.findings import Checked, Findings
 from seglog.values.layout import Layout, WalFolder, number_in

@@ -35,7 +35,7 @@ from pathlib import Path
 from typing import NewType, Protocol, TypeAlias, runtime_checkable
 
 from seglog.errors import NoSuchSegment, SegmentCut
-from seglog.files.port import Files, OpenFile, replace_atomically
+from seglog.files.file_system import Files, OpenFile, replace_atomically
 from seglog.values.layout import Layout, number_in
 
 SegmentId = NewType("SegmentId", int)

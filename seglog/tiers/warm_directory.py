@@ -39,7 +39,7 @@ from xxhash import xxh3_64_hexdigest
 
 from seglog.errors import DirectoryInUse, FileCorrupt, FormatUnsupported, WarmDirectoryNotApart, WarmDirectoryTaken
 from seglog.files.directory import DirectoryLock
-from seglog.files.port import Files, OpenFile, replace_atomically
+from seglog.files.file_system import Files, OpenFile, replace_atomically
 from seglog.interrupts import OwnLock
 from seglog.tiers.segment_store import LocalSegmentStore, SegmentId
 from seglog.values import canonical

@@ -20,7 +20,7 @@ from pathlib import Path
 
 from xxhash import xxh3_64_intdigest
 
-from seglog.base.later import logger
+from seglog.base.lazy import logger
 from seglog.errors import (
     FileCorrupt,
     InvalidEntry,
@@ -32,7 +32,7 @@ from seglog.errors import (
     WarmStoreFailed,
     is_own,
 )
-from seglog.files.port import Files
+from seglog.files.file_system import Files
 from seglog.format.index import ENTRY, read_entries
 from seglog.interrupts import OwnLock
 from seglog.segments.segment import SegmentInfo, SegmentReader

@@ -43,7 +43,7 @@ from types import MappingProxyType
 from typing import Any, ClassVar, Final, TypeAlias, TypeVar
 
 from seglog.base.arguments import WHOLE_MAX, kind_of, taken
-from seglog.base.values import dataclass
+from seglog.base.dataclasses import dataclass
 from seglog.errors import InvalidSetting
 from seglog.values.canonical import record
 

@@ -46,7 +46,7 @@ from dataclasses import replace
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
-from seglog.base.values import dataclass
+from seglog.base.dataclasses import dataclass
 from seglog.errors import InvalidArgument, InvalidSetting, SeqOutOfRange
 from seglog.interrupts import OwnLock
 from seglog.values.canonical import record, text_or_none, whole, whole_or_none, wholes

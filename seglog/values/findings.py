@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from dataclasses import field
 from pathlib import Path
 
-from seglog.base.values import dataclass
+from seglog.base.dataclasses import dataclass
 from seglog.errors import FileCorrupt, WarmStoreFailed
 
 

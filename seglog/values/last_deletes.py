@@ -19,7 +19,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
-from seglog.base.values import dataclass
+from seglog.base.dataclasses import dataclass
 from seglog.values.canonical import record, whole
 from seglog.values.deletes import DeleteOp, MergedDeletes
 from seglog.values.seq_set import SeqSet

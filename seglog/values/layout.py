@@ -25,8 +25,8 @@ from __future__ import annotations
 from itertools import chain
 from pathlib import Path
 
-from seglog.base.later import pattern
-from seglog.base.values import dataclass
+from seglog.base.dataclasses import dataclass
+from seglog.base.lazy import pattern
 from seglog.values.config import SETTINGS_FILE
 
 #: Kinds of the files that a segment may have.

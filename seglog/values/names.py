@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from seglog.base.arguments import TEXT, taken
-from seglog.base.later import pattern
+from seglog.base.lazy import pattern
 from seglog.errors import InvalidName
 
 BRANCH_MARK = "@"

@@ -34,7 +34,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple, final
 
 from seglog.base.arguments import WHOLE_MAX, kind_of, taken
-from seglog.base.values import dataclass
+from seglog.base.dataclasses import dataclass
 from seglog.errors import BatchForgotten, BatchReused, InvalidArgument, ProducerFenced, ProducerGap
 
 ID_MAX_BYTES = 256

@@ -29,7 +29,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterable, AsyncIterator, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Literal, Protocol, TypedDict, Unpack, overload
 
-from seglog.base.values import dataclass
+from seglog.base.dataclasses import dataclass
 from seglog.values.producer import Appended, ProducerBatch
 from seglog.values.record import Gap, Record
 from seglog.values.seq_set import SeqSet

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Final, NamedTuple
 
-from seglog.base.values import dataclass
+from seglog.base.dataclasses import dataclass
 
 LABEL_MAX_BYTES: Final = 0xFFFF
 """The length of a tag or node in UTF-8, at most."""

@@ -49,9 +49,9 @@ MANIFEST-11  `mark_secret` is a random number from 1 to 2^64 - 1, the same in al
     Every sync mark from the manifest's places on has it (WAL-9). Formats 1 and 2 have none, and the sync marks behind
     their places have any number. The opening of such a directory draws a secret, and writes a manifest of format 3
     before the first append. An older release refuses format 3 by name. It would drop the secret in silence.
-MANIFEST-12  `elsewhere` lists the topics that another directory writes, by name (seglog.values.elsewhere). Each one is
-    {"is_fenced", "keys", "name", "producers"}, with lists as in MANIFEST-10. If there are any, the format is 4. So a
-    release that does not know them refuses the directory, and begins no second history.
+MANIFEST-12  `elsewhere` lists the topics that another directory writes, by name (seglog.values.written_elsewhere). Each
+    one is {"is_fenced", "keys", "name", "producers"}, with lists as in MANIFEST-10. If there are any, the format is 4.
+    So a release that does not know them refuses the directory, and begins no second history.
 MANIFEST-13  A directory of form 2 (seglog.base.forms) has format 5, whatever is in it. Only there may a listed delete
     have "seqs" (seglog.values.seq_set). A release that does not know them refuses the directory. It would take such a
     delete for one of all records.
@@ -78,20 +78,20 @@ from xxhash import xxh3_64_hexdigest
 
 from seglog.base import forms
 from seglog.base.arguments import WHOLE_MAX
-from seglog.base.values import dataclass
+from seglog.base.dataclasses import dataclass
 from seglog.errors import FileCorrupt, FormatUnsupported, SeglogError
-from seglog.files.port import NO_DESCRIPTOR, Files, OpenFile, replace_atomically
+from seglog.files.file_system import NO_DESCRIPTOR, Files, OpenFile, replace_atomically
 from seglog.segments.segment import SegmentInfo
 from seglog.values import canonical
 from seglog.values.append_key import Key, check_key
 from seglog.values.canonical import flag, record, text, whole, wholes
 from seglog.values.config import TopicConfig
 from seglog.values.deletes import DeleteOp, Floors, TruncateOp
-from seglog.values.elsewhere import Elsewhere
 from seglog.values.last_deletes import LastDeletes
 from seglog.values.layout import Layout, number_in
 from seglog.values.names import check_topic_name
 from seglog.values.producer import Batch, Producer, check_id, check_producer
+from seglog.values.written_elsewhere import Elsewhere
 
 _FORMAT = 3
 _FORMAT_WITH_ELSEWHERE = 4

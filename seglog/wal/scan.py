@@ -34,9 +34,9 @@ from typing import Any
 
 from xxhash import xxh3_64_intdigest
 
-from seglog.base.values import dataclass
+from seglog.base.dataclasses import dataclass
 from seglog.errors import FileCorrupt, FormatUnsupported, InvalidFrame
-from seglog.files.port import OpenFile
+from seglog.files.file_system import OpenFile
 from seglog.format.arrays import NDArray, dtypes, np
 from seglog.format.batch_frame import RECORDS, UNIT_LENGTH, UNIT_TYPES, read_unit
 from seglog.format.frame import (

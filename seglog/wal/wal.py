@@ -64,10 +64,10 @@ from typing import Any, NamedTuple
 
 from xxhash import xxh3_64_intdigest
 
-from seglog.base.later import logger
+from seglog.base.lazy import logger
 from seglog.base.ownership import Owned
 from seglog.errors import DiskFull, FileCorrupt, InvalidFrame, OffsetOverflow, TooManyOpenFiles
-from seglog.files.port import NO_DESCRIPTOR, Files, OpenFile, replace_atomically
+from seglog.files.file_system import NO_DESCRIPTOR, Files, OpenFile, replace_atomically
 from seglog.format.arrays import NDArray, np
 from seglog.format.frame import MIN_FRAME_BYTES, FrameType, encode, encode_sync_mark, read_header
 from seglog.format.index import OFFSET_END

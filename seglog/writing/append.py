@@ -41,8 +41,8 @@ from seglog.format.index import OFFSET_END
 from seglog.format.lines import Lines, longest_bytes, total_bytes
 from seglog.interrupts import uninterrupted
 from seglog.maintenance.checkpoint import wait_for_room
+from seglog.maintenance.checkpoint_plan import Retained, passed_cap
 from seglog.maintenance.eviction import enforce_limits, make_room, trim
-from seglog.maintenance.plan import Retained, passed_cap
 from seglog.tiers.cold_tier import BranchesTier
 from seglog.values.append_key import GivenKey, KeyedAppend, Repeatable, digest_of
 from seglog.values.byte_strings import byte_strings
@@ -343,7 +343,7 @@ def _creation(engine: Engine, name: str) -> CreateEntry | None:
 
 
 def _check_written_here(engine: Engine, name: str, state: TopicState | None) -> None:
-    """Raise `WrittenElsewhere` if another directory writes the topic (seglog.values.elsewhere)."""
+    """Raise `WrittenElsewhere` if another directory writes the topic (seglog.values.written_elsewhere)."""
     if state is None:
         raise WrittenElsewhere(name, is_fenced=False)
     if engine.elsewhere[name].is_fenced and not engine.settings.append_when_fenced:

@@ -28,7 +28,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 
-from seglog.base.later import logger
+from seglog.base.lazy import logger
 from seglog.engine.engine import Engine, change
 from seglog.engine.entries import (
     ConfigEntry,
@@ -56,8 +56,8 @@ from seglog.maintenance.removal import advance_front, kept_part, lowest_truncati
 from seglog.segments.segment import SegmentInfo
 from seglog.values.config import TopicConfig
 from seglog.values.deletes import DeleteOp, DeleteWhere, UndeleteOp
-from seglog.values.elsewhere import Elsewhere
 from seglog.values.seq_set import SeqSet
+from seglog.values.written_elsewhere import Elsewhere
 from seglog.writing.append import (
     AppendOptions,
     begin_append,
@@ -109,7 +109,7 @@ def create_topic(
 
 
 def mark_elsewhere(engine: Engine, name: str, mark: Elsewhere | None) -> None:
-    """Set the mark of a topic, or with None end it, durably (seglog.values.elsewhere)."""
+    """Set the mark of a topic, or with None end it, durably (seglog.values.written_elsewhere)."""
     engine.check_writable()
     with engine.committer.lock:
         engine.committer.check_open()

@@ -22,7 +22,7 @@ from typing import IO
 
 from seglog.engine.engine import Engine
 from seglog.errors import DiskFull, RecordTooLarge, TooManyOpenFiles
-from seglog.files.port import NO_DESCRIPTOR
+from seglog.files.file_system import NO_DESCRIPTOR
 from seglog.format.appends import LargeValue
 from seglog.values.byte_strings import byte_string, check_in_order
 from seglog.wal.wal import NO_SPACE

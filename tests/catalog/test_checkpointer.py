@@ -16,7 +16,7 @@ from catalog.format.encoding import StoredCommit, decode_commit_at, encode_commi
 from catalog.format.envelope import MessageType, wrap
 from catalog.format.keys import checkpoints_key, commit_key, list_key, lists_prefix
 from catalog.format.small_objects import encode_checkpoint_set
-from catalog.local import LocalCatalog
+from catalog.local_catalog import LocalCatalog
 from catalog.objects import MemoryStore, ObjectStore
 from catalog.volume import Volumes
 from tests.catalog.samples import START_MS, HistoryMaker, ts_of, vid

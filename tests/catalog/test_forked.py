@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from catalog.errors import OpenedByParent
-from catalog.local import LocalCatalog
+from catalog.local_catalog import LocalCatalog
 from tests.catalog.samples import vid
 from tests.children import in_child, outcome_of, quiet_fork
 from tests.worlds.local_rows import FULL, HANDLE, PENDING
@@ -70,7 +70,7 @@ def test_the_error_names_the_parent() -> None:
 EXITS = """
 import os, sys, time
 from pathlib import Path
-from catalog.local import LocalCatalog
+from catalog.local_catalog import LocalCatalog
 from tests.worlds.local_rows import FULL, PENDING
 local = LocalCatalog(Path(sys.argv[1]))
 view = LocalCatalog(Path(sys.argv[1]), read_only=True)

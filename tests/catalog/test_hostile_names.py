@@ -19,9 +19,9 @@ from catalog.format import keys, small_objects
 from catalog.format.envelope import MessageType, wrap
 from catalog.format.ids import Sid, Vid
 from catalog.format.keys import Key
-from catalog.objects.base import ObjectStore
 from catalog.objects.local import LocalStore
 from catalog.objects.memory import MemoryStore
+from catalog.objects.object_store import ObjectStore
 from catalog.objects.s3 import S3Store
 from catalog.refs.name_undo import undo_found
 from catalog.refs.oplog import NumberedEntry

@@ -18,7 +18,7 @@ import pytest
 
 from catalog.errors import FormatUnsupported, InvalidArgument, InvalidObject, LocalCatalogUnavailable
 from catalog.format.keys import Key
-from catalog.local import Attempt, LocalCatalog
+from catalog.local_catalog import Attempt, LocalCatalog
 from catalog.local_copy import Copy
 from tests.catalog.samples import sid, vid
 from tests.seams.catalog import connection_of
@@ -166,7 +166,7 @@ def test_what_was_saved_survives_a_kill_and_what_was_not_is_gone(path: Path) -> 
     child = """
 import os, signal, sys
 from pathlib import Path
-from catalog.local import LocalCatalog
+from catalog.local_catalog import LocalCatalog
 from tests.seams.catalog import connection_of
 from tests.worlds.local_rows import FULL, PENDING
 local = LocalCatalog(Path(sys.argv[1]))

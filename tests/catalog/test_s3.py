@@ -35,8 +35,8 @@ from catalog.errors import (
 from catalog.format.checksum import Checksum, ChecksumKind
 from catalog.format.keys import Key
 from catalog.objects import PartTag, s3, s3_reads
-from catalog.objects.patience import one_command
 from catalog.objects.s3 import ReadSettings, S3Store
+from catalog.objects.store_timeout import one_command
 from tests.faults.front import Front, HttpFault
 from tests.faults.scripted_s3 import BREAKS_OFF, ScriptedS3
 from tests.s3_server import not_of_minio

@@ -14,7 +14,7 @@ from catalog.format.control import DEAD, Boundary, Control
 from catalog.format.encoding import StoredCommit, commit_hash, encode_commit
 from catalog.format.keys import boundary_key, commit_key
 from catalog.format.small_objects import encode_boundary
-from catalog.local import LocalCatalog
+from catalog.local_catalog import LocalCatalog
 from catalog.objects.memory import MemoryStore
 from catalog.snapshot import empty
 from catalog.updates import Updates, pull

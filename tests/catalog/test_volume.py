@@ -21,7 +21,7 @@ from catalog.format.encoding import StoredCommit, encode_commit
 from catalog.format.envelope import MessageType, unwrap, wrap
 from catalog.format.keys import Key, boundary_key, checkpoints_key, commit_key, control_key, fork_key
 from catalog.format.small_objects import decode_fork, encode_boundary, encode_control
-from catalog.local import LocalCatalog
+from catalog.local_catalog import LocalCatalog
 from catalog.objects import LocalStore, MemoryStore, ObjectStore
 from catalog.objects.s3 import S3Store
 from catalog.objects.settled_writes import TRIES

@@ -15,8 +15,8 @@ from pathlib import Path
 
 import pytest
 
-from offload.operations.listed import ListedCommand, ListedParameter
-from offload.operations.listing import COMMANDS
+from offload.operations.command_list import COMMANDS
+from offload.operations.listed_command import ListedCommand, ListedParameter
 from tests.arguments import contents
 from tests.worlds.command import Run
 

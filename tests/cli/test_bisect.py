@@ -14,8 +14,8 @@ from offload.errors import Misuse
 from offload.moment import Moment
 from offload.operations.bisect import FirstBad, State, Tried, Verdict, bisect
 from offload.operations.commits import CommitListed, SegmentListed
-from offload.operations.lines import RecordBatch
 from offload.operations.points import Resolved
+from offload.operations.record_text import RecordBatch
 from seglog import Record
 from tests.schemas import SCHEMAS, mismatches
 from tests.worlds.command import Done, Run

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 import seglog
+from offload.cli.command_line import run as front_door
 from offload.cli.completion import candidates
-from offload.cli.door import run as front_door
 from offload.cli.shells import SHELLS, script
 from tests.daemons import served
 from tests.worlds.command import Run

@@ -16,7 +16,7 @@ import pytest
 import seglog
 from offload.settings import Settings
 from offload.wiring import open_store
-from offload.write.segment_store import warm_stores
+from offload.write.warm_object_store import warm_stores
 from seglog import LogSettings
 from tests.daemons import served
 from tests.faults.front import Front

@@ -35,7 +35,7 @@ def _ship(run: Run, lines: bytes) -> None:
 
 def _let_sleep(patch: pytest.MonkeyPatch, sleep: Callable[[float], None]) -> None:
     """Let `follow` sleep like this, and no other thread."""
-    patch.setattr("offload.operations.follow.time", SimpleNamespace(sleep=sleep, monotonic=time.monotonic))
+    patch.setattr("offload.operations.standby.time", SimpleNamespace(sleep=sleep, monotonic=time.monotonic))
 
 
 def _stop_after(monkeypatch: pytest.MonkeyPatch, looks: int) -> None:

@@ -10,8 +10,8 @@ import pytest
 
 from offload.cli.help import help_text, summary
 from offload.cli.top import GROUPS
-from offload.operations.listed import SECTIONS
-from offload.operations.listing import COMMANDS, VERSION
+from offload.operations.command_list import COMMANDS, VERSION
+from offload.operations.listed_command import SECTIONS
 from tests.golden.make_help import WIDTHS, make, place
 from tests.worlds.command import Run
 

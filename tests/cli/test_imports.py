@@ -11,8 +11,8 @@ import pytest
 
 from offload.cli.parser import request_of
 from offload.operations.command import COMMANDS
-from seglog import late
-from seglog.base.later import Later, import_without
+from seglog import lazy_imports
+from seglog.base.lazy import LazyModule, import_without
 from tests.golden.make_modules import GOLDEN, SERVED, make
 from tests.worlds.command import Run
 
@@ -146,8 +146,8 @@ def test_the_first_stream_needs_no_file_descriptor(tmp_path: Path) -> None:
 
 
 def test_a_log_that_is_opened_for_changes_has_imported_what_changes_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    names = {*late.__all__} - {"import_now"}
+    names = {*lazy_imports.__all__} - {"import_now"}
     for name in names:
-        monkeypatch.setattr(late, name, Later(getattr(late, name).__name__))
-    late.import_now()
-    assert {name for name in names if isinstance(getattr(late, name), Later)} == set()
+        monkeypatch.setattr(lazy_imports, name, LazyModule(getattr(lazy_imports, name).__name__))
+    lazy_imports.import_now()
+    assert {name for name in names if isinstance(getattr(lazy_imports, name), LazyModule)} == set()

@@ -16,7 +16,7 @@ from catalog.format.ids import from_cbe64
 from offload.cli.commands import listed_commands
 from offload.cli.parser import request_of
 from offload.operations.command import schemas
-from offload.operations.results import kind_of, schema_of
+from offload.operations.result_json import kind_of, schema_of
 from tests.golden.make_modules import SERVED
 from tests.schemas import SCHEMAS, mismatches
 from tests.worlds.command import Done, Run

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 import seglog
-from offload.cli.door import LOCAL
+from offload.cli.command_line import LOCAL
 from offload.operations.command import COMMANDS as SERVED_COMMANDS
-from offload.operations.listing import COMMANDS
+from offload.operations.command_list import COMMANDS
 from tests.certificates import certificate
 from tests.daemons import ServedDirectory, served
 from tests.golden.make_modules import SERVED

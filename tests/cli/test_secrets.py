@@ -336,7 +336,7 @@ store.get("refs/t/main")
 """
 _ASSUME = """
 import asyncio
-from offload.tenants.access import TenantAccess
+from offload.tenants.sts_request import TenantAccess
 from offload.tenants.bucket_check import check_bucket
 from offload.tenants.credentials import Refresher, assume_role
 access = TenantAccess("acme", "arn:aws:iam::111122223333:role/tenants", 900)

@@ -11,8 +11,8 @@ from offload.cli.commands import listed_commands
 from offload.cli.help import help_text
 from offload.cli.top import GROUPS
 from offload.operations.command import COMMANDS
-from offload.operations.listing import COMMANDS as LISTED
-from offload.operations.listing import VERSION
+from offload.operations.command_list import COMMANDS as LISTED
+from offload.operations.command_list import VERSION
 
 ROOT = Path(__file__).resolve().parents[2]
 

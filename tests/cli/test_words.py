@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from offload.cli.parser import Request, UsageError, request_of
-from offload.operations.listing import COMMANDS
+from offload.operations.command_list import COMMANDS
 
 
 def parsed(line: str, **variables: str) -> Request:

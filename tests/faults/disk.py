@@ -34,7 +34,7 @@ from typing import TypeAlias
 
 from xxhash import xxh3_128
 
-from seglog.files.port import Files
+from seglog.files.file_system import Files
 from seglog.format.frame import HEADER
 
 __all__ = ["Change", "Image", "Moment", "SimulatedDisk"]

@@ -17,7 +17,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from seglog.files.port import Files, OsFiles
+from seglog.files.file_system import Files, OsFiles
 from tests.faults.disk import SimulatedDisk
 
 __all__ = ["CrashingFiles", "FailingCalls", "FailingFiles", "PowerCutFiles", "SimulatedCrash", "UnsyncedFiles"]

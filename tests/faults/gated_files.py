@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 
-from seglog.files.port import OsFiles
+from seglog.files.file_system import OsFiles
 
 __all__ = ["GatedFiles"]
 

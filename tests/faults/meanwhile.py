@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from catalog import MemoryStore
-from catalog.objects.base import ObjectStore
+from catalog.objects.object_store import ObjectStore
 from catalog.objects.wrapped import WrappedStore
 from tests.faults.store import EFFECTS
 

@@ -30,7 +30,7 @@ import seglog
 from catalog import Branches, CommitKind, Snapshot, Volumes
 from catalog.errors import BranchExists, CatalogError, Corrupt, Missing, NoSuchTopic, OutcomeUnknown, Unavailable
 from catalog.format import keys
-from catalog.objects.base import ObjectStore
+from catalog.objects.object_store import ObjectStore
 from offload import Archive, ColdSettings, OffloadSettings
 from offload.errors import OffloadError
 from offload.handles import Handle

@@ -40,7 +40,7 @@ __all__ = ["Answer", "Signalled", "signals"]
 
 _ROOT = Path(__file__).parents[2]
 _CODE = (
-    "catalog.local",
+    "catalog.local_catalog",
     "catalog.objects",
     "catalog.refs",
     "catalog.volume",

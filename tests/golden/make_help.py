@@ -6,7 +6,7 @@ from pathlib import Path
 
 from offload.cli.help import help_text
 from offload.cli.top import GROUPS
-from offload.operations.listing import COMMANDS
+from offload.operations.command_list import COMMANDS
 
 WIDTHS = (80, 200)
 

@@ -11,7 +11,7 @@ import boto3
 import pytest
 
 from catalog.format import keys
-from catalog.objects.base import ObjectStore
+from catalog.objects.object_store import ObjectStore
 from offload.errors import ObjectDamaged
 from offload.read.inspection import inspect_bytes
 from offload.read.ledger import OffloadedLedgers, open_ledgers

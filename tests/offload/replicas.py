@@ -8,7 +8,7 @@ from pathlib import Path
 
 import offload
 import seglog
-from catalog.objects.base import ObjectStore
+from catalog.objects.object_store import ObjectStore
 from offload.archive import Archive
 from offload.settings import CatalogSettings
 from seglog import Log, LogSettings

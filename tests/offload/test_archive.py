@@ -57,9 +57,9 @@ def test_an_archive_that_is_not_made_leaves_the_log_without_a_cold_tier(
 def test_a_close_frees_the_chunk_cache_that_no_read_has_used(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     with seglog.open(tmp_path) as log:
         offload.attach(log, store=MemoryStore()).close()
-        with caplog.at_level(logging.WARNING, "offload.read.cache"):
+        with caplog.at_level(logging.WARNING, "offload.read.chunk_cache"):
             offload.attach(log, store=MemoryStore()).close()
-    assert not [record for record in caplog.records if record.name == "offload.read.cache"]
+    assert not [record for record in caplog.records if record.name == "offload.read.chunk_cache"]
 
 
 def test_after_close_cold_records_are_named_as_such_and_hot_ones_read_on(tmp_path: Path) -> None:

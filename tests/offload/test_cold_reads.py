@@ -23,11 +23,11 @@ from catalog.errors import NoSuchObject, StoreUnreachable
 from catalog.format import keys
 from catalog.format.commit import Codec
 from catalog.format.keys import Key
-from catalog.objects.base import ObjectStore
 from catalog.objects.memory import MemoryStore
+from catalog.objects.object_store import ObjectStore
 from offload import ColdSettings
 from offload.errors import InvalidChunk, InvalidIndex
-from offload.read.cache import open_cache
+from offload.read.chunk_cache import open_cache
 from offload.read.cold_reader import ColdReader
 from tests.faults.store import WrappedStore
 from tests.offload.samples import Sample

@@ -15,7 +15,7 @@ import offload
 import seglog
 from catalog.objects.memory import MemoryStore
 from offload import Archive, ColdSettings, OffloadSettings
-from offload.read.cache import open_cache
+from offload.read.chunk_cache import open_cache
 from offload.worker.pool import WorkerPool
 from seglog import Log
 from tests.children import in_child, outcome_of, quiet_fork

@@ -20,7 +20,7 @@ from pathlib import Path
 import pytest
 
 import seglog
-from seglog.files.port import OsFiles
+from seglog.files.file_system import OsFiles
 from tests.work import tell
 from tests.worlds.chains import SETTINGS, WRITERS, chain_of
 

@@ -21,8 +21,8 @@ from typing import TypeVar
 import pytest
 
 from catalog.gc.collector import Collector, GcPolicy
-from catalog.objects.base import ObjectStore
 from catalog.objects.memory import MemoryStore
+from catalog.objects.object_store import ObjectStore
 from catalog.objects.wrapped import WrappedStore
 from offload.archive import Archive
 from seglog import Log, SeglogError, SystemClock

@@ -22,7 +22,7 @@ import pytest
 import seglog
 from offload.operations.append import Follower, Format, batches
 from offload.operations.growing_file import GrowingFile, Place, PlaceFile
-from offload.operations.lines import Batch
+from offload.operations.record_text import Batch
 from tests.daemons import ServedDirectory
 from tests.forge import forged
 from tests.seams.limits import Limit, set_limit

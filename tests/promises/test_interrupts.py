@@ -26,7 +26,7 @@ import pytest
 
 import seglog
 from seglog import Log, LogSettings, ProducerBatch, WriterPoisoned
-from seglog.files.port import OsFiles
+from seglog.files.file_system import OsFiles
 from tests.faults.disk import SimulatedDisk
 from tests.faults.interrupts import interrupted, points
 from tests.faults.stride import every

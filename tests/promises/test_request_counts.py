@@ -13,8 +13,8 @@ import seglog
 from benchmarks.cli_large import requests_of_steps
 from benchmarks.large_log import SEGMENTS
 from catalog import SegmentView
-from catalog.objects.base import ObjectStore
 from catalog.objects.memory import MemoryStore
+from catalog.objects.object_store import ObjectStore
 from catalog.objects.s3 import S3Store
 from offload import ColdSettings, OffloadSettings
 from tests.faults.front import Front

@@ -20,8 +20,8 @@ import pytest
 
 import offload
 import seglog
-from offload.cli.door import LOCAL
-from offload.operations.listing import COMMANDS
+from offload.cli.command_line import LOCAL
+from offload.operations.command_list import COMMANDS
 from tests.daemons import ServedDirectory, served
 from tests.faults.front import Front, HttpFault
 from tests.forge import forged

@@ -8,7 +8,7 @@ import pytest
 
 import offload
 import seglog
-from offload.operations.lines import line_batches, to_line
+from offload.operations.record_text import line_batches, to_line
 from seglog import Log, LogSettings
 from tests.texts import NAMES, text
 from tests.worlds.remotes import s3_is_long

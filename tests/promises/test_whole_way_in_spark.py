@@ -9,7 +9,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 import offload
 import seglog
-from offload.operations.lines import line_batches
+from offload.operations.record_text import line_batches
 from seglog import LogSettings
 from tests.offload.spark.session import spark, spark_session
 from tests.texts import NAMES, text

@@ -17,7 +17,7 @@ from catalog import Volumes
 from catalog.errors import Conflict
 from catalog.format.keys import plan_of, plans_prefix
 from catalog.gc.collector import Collector, GcPolicy
-from catalog.objects.base import ObjectStore
+from catalog.objects.object_store import ObjectStore
 from offload import Archive
 from offload.load import LoadRequest, open_load, publish_load, write_part
 from offload.operations.command import COMMANDS

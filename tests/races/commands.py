@@ -15,7 +15,7 @@ from typing import Any
 from catalog.format.keys import plan_of, plans_prefix
 from offload.operations.command import COMMANDS as REGISTRY
 from offload.operations.command import SHOWN_TYPE
-from offload.operations.results import PROGRESS, kind_of, result_of
+from offload.operations.result_json import PROGRESS, kind_of, result_of
 from seglog.client.answers import failure_of, refusal_of
 from tests.races.answers import said
 from tests.races.daemon import Answer, Daemon, Request

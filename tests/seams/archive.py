@@ -21,7 +21,7 @@ from offload.daemon.service import Service
 from offload.format.block import ChunkRef
 from offload.operations import status
 from offload.read import cold_reader
-from offload.read.cache import ChunkCache
+from offload.read.chunk_cache import ChunkCache
 from offload.read.chunk_fetcher import ChunkFetcher, Fetch
 from offload.read.cold_reader import ColdReader, SingleFlight
 from offload.read.ledger import OffloadedLedgers
@@ -33,9 +33,9 @@ from offload.worker import child
 from offload.worker.child import FramesRead
 from offload.worker.pool import WorkerPool
 from offload.write.offloader import Offloader
-from offload.write.port import Uploader
+from offload.write.uploader import Uploader
 from seglog import Record, Topic
-from seglog.files.port import Files
+from seglog.files.file_system import Files
 from seglog.format.frames import Frames
 
 __all__ = [

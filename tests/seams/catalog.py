@@ -13,8 +13,8 @@ from catalog import checkpointer
 from catalog.format.commit import Checkpoint
 from catalog.format.control import Mark, Ref
 from catalog.format.ids import Vid
-from catalog.local import LocalCatalog
-from catalog.objects.base import ObjectStore
+from catalog.local_catalog import LocalCatalog
+from catalog.objects.object_store import ObjectStore
 from catalog.objects.s3 import S3Store
 from catalog.refs.branch import Branches
 from catalog.refs.ref_store import RefStore
@@ -81,7 +81,7 @@ def lock_of_local(local: LocalCatalog) -> Any:
 
 def databases_from(connect: Callable[[Path], Any]) -> AbstractContextManager[object]:
     """Let each local catalog use the connection that `connect` returns. The simulation keeps databases in memory."""
-    return mock.patch("catalog.local._connect", connect)
+    return mock.patch("catalog.local_catalog._connect", connect)
 
 
 # ---------------------------------------------------------------- S3

@@ -22,7 +22,7 @@ class Limit(Enum):
     HEAD_OF_FOLLOWED_BYTES = "offload.operations.growing_file._MARK_BYTES"
     LAMINARMQ_S = "offload.daemon.laminarmq._LIMIT_S"
     LAMINARMQ_AT_ONCE = "offload.daemon.laminarmq._AT_ONCE"
-    LINES_IN_A_BATCH = "offload.operations.lines._BATCH_LINES"
+    LINES_IN_A_BATCH = "offload.operations.record_text._BATCH_LINES"
     LOST_RECORDS_IN_TAIL = "seglog.writing.append._LOST_IN_TAIL_MAX"
     MANIFEST_FORMAT = "seglog.wal.manifest._FORMAT_OF_FORM_2"
     SEGMENTS_IN_CHECKPOINT_BYTES = "catalog.checkpointer._INLINE_BYTES"
@@ -30,12 +30,12 @@ class Limit(Enum):
     PROGRESS_AFTER_S = "offload.cli.execution._AFTER_S"
     RECENT_SIDS = "catalog.gc.sid_set._RECENT"
     PART_OF_A_CHECK = "catalog.objects.conformance._PART"
-    READ_OF_LINES_BYTES = "offload.operations.lines._READ_BYTES"
+    READ_OF_LINES_BYTES = "offload.operations.record_text._READ_BYTES"
     RECORD_OVERHEAD_BYTES = "offload.archive._FRAME_OVERHEAD_BYTES"
     STREAM_ENTRIES_OUTDATED = "seglog.delivery.keyed_topic._OUTDATED_MAX"
     CURSOR_RECORD_BYTES = "seglog.delivery.cursor.RECORD_MAX_BYTES"
     STREAMS_KEPT = "offload.daemon.streams.live._KEPT"
-    TEXT_IN_A_LIST_BYTES = "offload.operations.lines._FEW_BYTES"
+    TEXT_IN_A_LIST_BYTES = "offload.operations.record_text._FEW_BYTES"
     S3_FIRST_BACKOFF = "catalog.objects.s3_reads._BACKOFF_FIRST"
 
 

@@ -20,7 +20,7 @@ from seglog.aio.merged import Ack, Part
 from seglog.engine.engine import Engine
 from seglog.engine.entries import CreateEntry
 from seglog.engine.tail import Tail
-from seglog.files.port import Files, OsFiles
+from seglog.files.file_system import Files, OsFiles
 from seglog.format.appends import encode_appends
 from seglog.format.frame import Header
 from seglog.interrupts import Reentrant, owned

@@ -15,7 +15,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from catalog.local import LocalCatalog
+from catalog.local_catalog import LocalCatalog
 from seglog.files.directory import in_memory_kind
 
 if TYPE_CHECKING:
@@ -60,7 +60,7 @@ def take_memory_for_a_disk(patch: pytest.MonkeyPatch, place: Path) -> None:
                 return None
         return in_memory_kind(path)
 
-    patch.setattr("seglog.starting.in_memory_kind", kind_of)
+    patch.setattr("seglog.open_engine.in_memory_kind", kind_of)
 
 
 def _check(fd: int) -> None:

@@ -15,7 +15,7 @@ from pathlib import Path
 import seglog
 from seglog import Log, LogSettings, TopicConfig
 from seglog.engine.work_thread import InCaller
-from seglog.files.port import Files
+from seglog.files.file_system import Files
 from tests.seglog.workload import SETTINGS, Journal
 from tests.worlds.clock import HandClock
 

@@ -21,7 +21,7 @@ from typing import TypeAlias
 import seglog
 from seglog import Log, LogSettings, Producer, ProducerBatch, Record, TopicConfig
 from seglog.engine.work_thread import InCaller
-from seglog.files.port import Files
+from seglog.files.file_system import Files
 from seglog.values.append_key import Key, digest_of
 from tests.seams.log import keys_of, producers_of
 from tests.worlds.clock import HandClock

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 import seglog
-from seglog.files.port import Files
+from seglog.files.file_system import Files
 from tests.faults.files import CrashingFiles, Effects, PowerCutFiles, SimulatedCrash, UnsyncedFiles
 from tests.faults.stride import every
 from tests.seglog.workload import SETTINGS, Journal, check, live

@@ -1,4 +1,4 @@
-"""Test that `seglog.base.values.dataclass` makes the classes that `dataclasses.dataclass` makes."""
+"""Test that `seglog.base.dataclasses.dataclass` makes the classes that `dataclasses.dataclass` makes."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from typing import Any, ClassVar
 
 import pytest
 
-import seglog.base.values
-from seglog.base.later import Later
+import seglog.base.dataclasses
+from seglog.base.lazy import LazyModule
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -79,7 +79,7 @@ def _classes(dataclass: Callable[..., Callable[[type], type]]) -> list[type]:
     return [Plain, Longer, Changing, Ordered, Named, Own, Empty]
 
 
-OURS, THEIRS = _classes(seglog.base.values.dataclass), _classes(dataclasses.dataclass)
+OURS, THEIRS = _classes(seglog.base.dataclasses.dataclass), _classes(dataclasses.dataclass)
 PAIRS = pytest.mark.parametrize(
     ("ours", "theirs"), [*zip(OURS, THEIRS, strict=True)], ids=[kind.__name__ for kind in OURS]
 )
@@ -126,7 +126,7 @@ def test_a_class_does_what_one_of_the_standard_library_does(number: int, ours: t
     assert _outcome(CALLS[number], ours) == _outcome(CALLS[number], theirs)
 
 
-@seglog.base.values.dataclass(frozen=True, slots=True)
+@seglog.base.dataclasses.dataclass(frozen=True, slots=True)
 class Kept:
     seq: int
     me: Any = None
@@ -157,7 +157,7 @@ def test_a_class_of_the_standard_library_may_inherit_from_a_frozen_one_of_ours()
 
 
 def test_two_values_with_one_field_compare_as_the_standard_library_does() -> None:
-    @seglog.base.values.dataclass(frozen=True)
+    @seglog.base.dataclasses.dataclass(frozen=True)
     class One:
         value: float
 
@@ -178,9 +178,9 @@ def test_a_field_that_asks_for_what_our_classes_do_not_do_is_refused(kind: Any, 
     names = {"__annotations__": {"asked": kind}, "__module__": __name__}
     names |= {} if value is dataclasses.MISSING else {"asked": value}
     with pytest.raises(TypeError, match=reason):
-        seglog.base.values.dataclass(frozen=True)(type("Asking", (), names))
+        seglog.base.dataclasses.dataclass(frozen=True)(type("Asking", (), names))
     same = {"__annotations__": {"asked": int}, "asked": field(hash=True), "__module__": __name__}
-    assert seglog.base.values.dataclass(frozen=True)(type("Asking", (), same))(1).asked == 1  # type: ignore[attr-defined]
+    assert seglog.base.dataclasses.dataclass(frozen=True)(type("Asking", (), same))(1).asked == 1  # type: ignore[attr-defined]
 
 
 def test_a_late_module_has_the_names_that_it_makes_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -188,7 +188,7 @@ def test_a_late_module_has_the_names_that_it_makes_itself(tmp_path: Path, monkey
         "def __getattr__(name):\n    if name == 'nothing': raise AttributeError(name)\n    return name\n"
     )
     monkeypatch.syspath_prepend(tmp_path)
-    late = Later("makes_names")
+    late = LazyModule("makes_names")
     assert late.__name__ == "makes_names"
     assert late.made == "made"
     with pytest.raises(AttributeError, match="nothing"):
@@ -200,7 +200,7 @@ def test_every_module_takes_the_dataclass_that_costs_little() -> None:
     """A class of `dataclasses` costs a command half a millisecond, which it pays before it does anything."""
     others = []
     for file in (file for package in ("seglog", "catalog", "offload") for file in (ROOT / package).rglob("*.py")):
-        for node in ast.walk(ast.parse(file.read_text())) if file != ROOT / "seglog/base/values.py" else ():
+        for node in ast.walk(ast.parse(file.read_text())) if file != ROOT / "seglog/base/dataclasses.py" else ():
             if isinstance(node, ast.ImportFrom) and node.module == "dataclasses":
                 others += [str(file.relative_to(ROOT)) for name in node.names if name.name == "dataclass"]
     assert others == []

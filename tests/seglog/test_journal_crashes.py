@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from seglog.errors import Misuse
-from seglog.files.port import Files
+from seglog.files.file_system import Files
 from seglog.journal.journal import Journal
 from tests.faults.files import CrashingFiles, Effects, PowerCutFiles, SimulatedCrash, UnsyncedFiles
 from tests.faults.stride import every

@@ -26,7 +26,7 @@ from seglog import (
     WarmStoreRequired,
 )
 from seglog.engine.work_thread import InCaller
-from seglog.files.port import OsFiles
+from seglog.files.file_system import OsFiles
 from seglog.format.frame import DELETED, read_header
 from seglog.format.index import ENTRY
 from seglog.tiers.segment_store import MemorySegmentStore, Part, SegmentId

@@ -30,7 +30,7 @@ from seglog import (
     ViewOutdated,
 )
 from seglog.engine.work_thread import InCaller
-from seglog.files.port import Files
+from seglog.files.file_system import Files
 from seglog.inner_topic import InnerTopic
 from seglog.values.layout import Layout
 from seglog.wal.wal import shard_of

@@ -17,7 +17,7 @@ from typing import TypeAlias
 import seglog
 from seglog import Gap, Log, LogSettings, SeqSet, TopicConfig, TruncateOp
 from seglog.engine.work_thread import InCaller
-from seglog.files.port import Files
+from seglog.files.file_system import Files
 from tests.seglog.totals import check_totals
 from tests.worlds.clock import HandClock
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from seglog import Log
 from seglog.engine.engine import Engine
-from seglog.maintenance.plan import has_news, is_to_be_sealed
+from seglog.maintenance.checkpoint_plan import has_news, is_to_be_sealed
 from tests.seams.log import engine_of, known_to, lengths_of
 
 __all__ = ["check_totals"]

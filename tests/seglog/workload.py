@@ -35,7 +35,7 @@ from typing import NamedTuple, TypeAlias
 import seglog
 from seglog import DeleteNotUndone, DeleteOp, Gap, Log, LogSettings, Record, SeqSet, Topic, TopicConfig
 from seglog.engine.work_thread import InCaller
-from seglog.files.port import Files
+from seglog.files.file_system import Files
 from seglog.format.frame import DELETED, read_header, record_of
 from seglog.values.deletes import DeleteWhere
 from seglog.values.seq_set import seq_set

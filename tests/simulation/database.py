@@ -12,7 +12,7 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
-from catalog.local import Attempt, Handle
+from catalog.local_catalog import Attempt, Handle
 from tests.simulation.schedule import Crashed, Task
 
 __all__ = ["Database", "Prepared", "database_of"]

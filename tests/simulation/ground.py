@@ -25,8 +25,8 @@ from typing import TypeVar
 
 from catalog.errors import CatalogError, KeyChanged, KeyTaken, OutcomeUnknown, StoreUnreachable
 from catalog.format.keys import Key
-from catalog.objects.base import PartTag
 from catalog.objects.memory import MemoryStore
+from catalog.objects.object_store import PartTag
 from catalog.objects.wrapped import WrappedStore
 from tests.simulation.schedule import DAY_MS, Crashed, Schedule, Task
 

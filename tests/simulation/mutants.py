@@ -20,8 +20,8 @@ from catalog.format.keys import Key, commit_key
 from catalog.gc.execution import Execution
 from catalog.gc.mark import Kept, Marker
 from catalog.gc.policy import first_kept
-from catalog.local import Attempt, Handle
-from catalog.objects.base import ObjectStore
+from catalog.local_catalog import Attempt, Handle
+from catalog.objects.object_store import ObjectStore
 from catalog.objects.settled_writes import change_from, read_current
 from catalog.objects.wrapped import WrappedStore
 from catalog.refs.kept_points import close

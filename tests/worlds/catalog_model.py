@@ -38,7 +38,7 @@ import seglog
 from catalog import ForkPoint, MemoryStore, make_checkpoint
 from catalog.errors import BranchExists, Conflict, NoSuchBranch, NotUndone, OutOfWindow, PinLost
 from catalog.gc.collector import Collector, GcPolicy
-from catalog.objects.base import ObjectStore
+from catalog.objects.object_store import ObjectStore
 from catalog.objects.wrapped import WrappedStore
 from catalog.refs.state_names import HeldPin, Pins
 from catalog.undo_plan import TAKES_AWAY

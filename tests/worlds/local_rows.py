@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from catalog.local import Attempt, Handle
+from catalog.local_catalog import Attempt, Handle
 from tests.catalog.samples import sid, vid
 
 __all__ = ["FULL", "HANDLE", "PENDING"]

@@ -16,8 +16,8 @@ import pytest
 
 from catalog.format.keys import Key
 from catalog.objects import ObjectInfo, ObjectStore, WithETag
-from catalog.objects.base import Forward
 from catalog.objects.http import HttpStore
+from catalog.objects.object_store import Forward
 from catalog.objects.wrapped import T, WrappedStore
 from offload.daemon.clients import for_checked_clients
 from offload.daemon.http import direct, make_app

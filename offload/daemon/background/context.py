@@ -12,7 +12,7 @@ from offload.daemon.stopping import StopEvent
 from offload.daemon.threads import Threads
 from offload.settings import CatalogSettings, OffloadSettings, ServeSettings, Settings, TenantSettings
 from seglog import InvalidSetting, Log
-from seglog.base.values import dataclass
+from seglog.base.dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)

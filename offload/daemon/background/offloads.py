@@ -29,7 +29,7 @@ from offload.daemon.background.triggers import Backlog, Due, Policy, due, next_d
 from offload.daemon.threads import in_threads
 from offload.errors import Stopping
 from seglog import Log, NoSuchTopic, Topic
-from seglog.base.values import dataclass
+from seglog.base.dataclasses import dataclass
 
 _log = logging.getLogger("seglog.daemon")
 _SEALS_AT_ONCE = 500

@@ -7,11 +7,11 @@ import random
 from collections.abc import Callable, Collection, Iterable
 
 from catalog.errors import Diverged
-from offload.backoff import Backoff
 from offload.daemon.background.triggers import is_over
 from offload.errors import OtherRemote
+from offload.retries import Backoff
 from offload.settings import OffloadSettings
-from seglog.base.values import dataclass
+from seglog.base.dataclasses import dataclass
 
 _log = logging.getLogger("seglog.daemon")
 _GONE_MAX = 20

@@ -32,9 +32,9 @@ from offload.daemon.asgi import App, Receive, Scope, Send
 from offload.daemon.http.answers import app_of
 from offload.daemon.http.appends import APPEND, append_routes
 from offload.daemon.http.commands import command_routes
+from offload.daemon.http.commit_news import forward_routes
 from offload.daemon.http.cursors import cursor_routes
 from offload.daemon.http.events import event_routes
-from offload.daemon.http.forward import forward_routes
 from offload.daemon.http.objects import object_routes
 from offload.daemon.http.operations import RoledRoute
 from offload.daemon.http.probes import probe_routes

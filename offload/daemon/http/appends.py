@@ -61,11 +61,11 @@ from offload.daemon.reserved import check_open
 from offload.daemon.service import Service
 from offload.daemon.threads import SHORT_BYTES, in_threads
 from offload.errors import BodyBroken, InvalidOption
-from offload.operations.lines import Batch
+from offload.operations.record_text import Batch
 from offload.token_rights import Role
 from seglog import DURABILITIES, AppendsHeld, HeadMoved, ProducerBatch, RecordTooLarge, SeglogError
 from seglog.base.arguments import WHOLE_MAX
-from seglog.base.values import dataclass
+from seglog.base.dataclasses import dataclass
 from seglog.client.bodies import LINES_TYPE, VALUES_TYPE
 from seglog.format.lines import total_bytes
 from seglog.values.producer import ID_MAX_BYTES

@@ -26,10 +26,10 @@ from typing import NamedTuple, Protocol
 
 from offload.daemon.http.parameters import yes
 from offload.errors import InvalidInput, InvalidOption, Refused, too_many_records
-from offload.operations.lines import Batch, json_batches
+from offload.operations.record_text import Batch, json_batches
 from offload.settings import RECORD_ROOM_BYTES
 from seglog import RecordTooLarge
-from seglog.base.values import dataclass
+from seglog.base.dataclasses import dataclass
 from seglog.client.bodies import LINES_TYPE, VALUES_TYPE
 from seglog.format.lines import Lines, longest_bytes
 

@@ -20,8 +20,8 @@ from starlette.responses import JSONResponse, Response
 
 from catalog.errors import AccessDenied, InvalidObject, NoSuchObject, StoreUnreachable
 from catalog.format.keys import Key, is_fixed
-from catalog.objects.base import ObjectInfo
 from catalog.objects.http import ERROR_HEADER, OBJECT_HEADER, PAGE_KEYS
+from catalog.objects.object_store import ObjectInfo
 from offload.daemon.http import operations as api
 from offload.daemon.http.answers import BrokenOff, Streamed
 from offload.daemon.http.parameters import query_of, whole

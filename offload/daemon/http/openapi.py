@@ -9,9 +9,9 @@ from typing import Any, Final
 
 from offload.daemon.http import (
     appends,
+    commit_news,
     cursors,
     events,
-    forward,
     objects,
     probes,
     reads,
@@ -24,7 +24,7 @@ from offload.daemon.http import (
 from offload.daemon.http import operations as api
 from offload.daemon.http.stream_operations import STREAM_OPERATIONS
 from offload.operations.command import SHOWN_TYPE, Command, Parameter, schemas
-from offload.operations.results import schemas_of
+from offload.operations.result_json import schemas_of
 from offload.token_rights import Role
 
 OPERATIONS: Final[tuple[api.Operation, ...]] = (
@@ -48,7 +48,7 @@ OPERATIONS: Final[tuple[api.Operation, ...]] = (
     cursors.ACKS,
     objects.OBJECTS,
     objects.OBJECT,
-    forward.FORWARD,
+    commit_news.FORWARD,
     websocket.SOCKET,
     *STREAM_OPERATIONS,
 )

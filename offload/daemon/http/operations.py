@@ -16,7 +16,7 @@ from typing import Any, Final
 from starlette.routing import Route
 
 from offload.token_rights import Role
-from seglog.base.values import dataclass
+from seglog.base.dataclasses import dataclass
 
 NDJSON: Final = "application/x-ndjson"
 BYTES: Final = {"type": "string", "format": "binary"}

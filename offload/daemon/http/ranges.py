@@ -15,18 +15,18 @@ from itertools import islice
 from typing import TYPE_CHECKING, Protocol
 
 from offload.daemon.http.read_request import Form, RangeQuery
-from offload.daemon.past import PastTopic
+from offload.daemon.past_topic import PastTopic
 from offload.errors import Refused
-from offload.operations.lines import to_json
+from offload.operations.record_text import to_json
 from offload.replica_topic import ReplicaTopic
 from seglog import Evicted, Gap, Record, Topic, arrow_schema
-from seglog.base.later import Later
+from seglog.base.lazy import LazyModule
 
 if TYPE_CHECKING:
     import pyarrow as pa
     import pyarrow.compute as pc
 else:
-    pa, pc = Later("pyarrow"), Later("pyarrow.compute")
+    pa, pc = LazyModule("pyarrow"), LazyModule("pyarrow.compute")
 
 STEP_BYTES = 1024 * 1024
 _STEP_RECORDS = 512

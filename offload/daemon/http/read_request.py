@@ -21,7 +21,7 @@ from offload.daemon.http.parameters import query_of, whole, yes
 from offload.errors import InvalidOption, Refused
 from seglog import Record
 from seglog.base.arguments import WHOLE_MAX
-from seglog.base.values import dataclass
+from seglog.base.dataclasses import dataclass
 from seglog.values.record import tag_fits
 
 _WAIT_MAX_S = 60

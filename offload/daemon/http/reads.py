@@ -46,7 +46,7 @@ from offload.daemon.http.parameters import query_of, whole
 from offload.daemon.http.ranges import STEP_BYTES, open_range
 from offload.daemon.http.read_request import READ_PARAMETERS, Form, RangeQuery, form_of
 from offload.daemon.http.topics import readable
-from offload.daemon.past import PastTopic
+from offload.daemon.past_topic import PastTopic
 from offload.daemon.problems import line_of
 from offload.daemon.request_places import become_follower
 from offload.daemon.revocation import keep_open
@@ -58,7 +58,7 @@ from offload.replica_topic import ReplicaTopic
 from offload.token_rights import Role
 from seglog import Gap, NoSuchTopic, Record, SeglogError, SeqOutOfRange, Topic, Truncated
 from seglog.base.arguments import WHOLE_MAX
-from seglog.base.values import dataclass
+from seglog.base.dataclasses import dataclass
 
 _BYTES_TYPE = "application/octet-stream"
 _log = logging.getLogger("seglog.daemon")

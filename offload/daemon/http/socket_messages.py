@@ -40,7 +40,7 @@ from urllib.parse import urlencode
 from offload.daemon.problems import error_answer
 from offload.errors import InvalidOption, Misuse
 from seglog.base.arguments import Kind, kind_of, taken
-from seglog.base.values import dataclass
+from seglog.base.dataclasses import dataclass
 from seglog.client.bodies import JSON_LINES_TYPE
 
 _HINT: Final = 'send an object, such as {"do": "subscribe", "id": 1, "topic": "orders"}'

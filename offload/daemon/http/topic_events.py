@@ -63,7 +63,7 @@ from offload.replica_topic import ReplicaTopic
 from offload.token_rights import Role, rights_of
 from seglog import LogClosed, Record, Topic
 from seglog.base.arguments import WHOLE_MAX
-from seglog.base.values import dataclass
+from seglog.base.dataclasses import dataclass
 
 MOST_TOPICS: Final = 32
 RETRY_MS: Final = 1000

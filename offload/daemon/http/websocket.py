@@ -55,7 +55,7 @@ from offload.replica_topic import ReplicaTopic
 from offload.token_rights import RIGHTS_KEY, Role, rights_of
 from seglog import LogClosed, Record, SeglogError, Topic
 from seglog.base.arguments import WHOLE_MAX
-from seglog.base.values import dataclass
+from seglog.base.dataclasses import dataclass
 
 MOST_SUBSCRIPTIONS: Final = 32
 MOST_WAITING: Final = 4

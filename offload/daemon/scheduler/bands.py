@@ -35,7 +35,7 @@ from bisect import bisect_right
 from collections.abc import Hashable
 from typing import Final
 
-from seglog.base.values import dataclass
+from seglog.base.dataclasses import dataclass
 
 BANDS: Final = ("B0", "B1", "B2", "B3", "B4")
 CREDITS: Final = (1, 1, 2, 4, 8)

@@ -24,7 +24,7 @@ from __future__ import annotations
 import math
 from typing import Final
 
-from seglog.base.values import dataclass
+from seglog.base.dataclasses import dataclass
 
 SAMPLE_S: Final = 0.1
 COLLECT, WIDEN, PAUSE, RESUME, FULL = 0.2, 0.4, 0.8, 0.6, 1.0

@@ -25,7 +25,7 @@ from enum import Enum
 from offload.daemon.streams.errors import StreamRefused, stream_exists
 from offload.daemon.streams.messages import base_type
 from offload.daemon.streams.requests import Create, Fork, expires_ms
-from seglog.base.values import dataclass
+from seglog.base.dataclasses import dataclass
 from seglog.delivery.keyed_topic import UnreadableState
 
 

@@ -35,7 +35,7 @@ from offload.daemon.streams.errors import NoSuchStream, StreamGone, invalid_requ
 from offload.daemon.streams.requests import BEGINNING, NOW, offset_text, parsed_offset
 from offload.daemon.threads import in_threads
 from seglog import NoSuchTopic, SeqOutOfRange, Topic, TopicExists, Truncated
-from seglog.base.values import dataclass
+from seglog.base.dataclasses import dataclass
 
 #: The producer of POSTs with several messages. No header has such a character, so no client has this id.
 WHOLE_BATCH: Final = "\x01"

@@ -15,7 +15,7 @@ from offload.daemon.service import Service
 from offload.daemon.streams.live import NO_MARK, Live, mark_of
 from offload.daemon.threads import in_threads
 from seglog import LogClosed, NoSuchTopic, SeqOutOfRange, Topic, Truncated
-from seglog.base.values import dataclass
+from seglog.base.dataclasses import dataclass
 
 _PIECE_BYTES = 1024 * 1024
 _PIECE_RECORDS = 8192

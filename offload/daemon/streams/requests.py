@@ -32,7 +32,7 @@ from urllib.parse import quote, unquote_to_bytes
 
 from offload.daemon.streams.errors import invalid_request
 from offload.errors import Refused
-from seglog.base.values import dataclass
+from seglog.base.dataclasses import dataclass
 
 _CONTENT_TYPE = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+/[!#$%&'*+.^_`|~0-9A-Za-z-]+[ \t]*(?:;[ -~]*)?", re.ASCII)
 _WHOLE = re.compile(r"0|[1-9][0-9]{0,15}", re.ASCII)

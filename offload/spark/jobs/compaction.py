@@ -39,8 +39,8 @@ from offload.write.publisher import make_due_checkpoint
 from offload.write.readback import check_segment
 from offload.write.segment_upload import UploadJob, delete_segment, remote_frames, upload_segment
 from seglog.base.arguments import WHOLE_MAX, Within, checked
+from seglog.base.dataclasses import dataclass
 from seglog.base.errors import Conflict
-from seglog.base.values import dataclass
 from seglog.files.clock import SystemClock
 
 _ROUNDS = 20

@@ -27,12 +27,12 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from catalog.errors import InvalidRemote
 from catalog.format.keys import check_key
-from catalog.objects.base import ObjectStore
+from catalog.objects.object_store import ObjectStore
 from catalog.objects.settled_writes import put_once
 from offload.errors import InvalidOption
 from offload.spark.pin import PinnedTopic
 from offload.spark.stores import open_remote
-from seglog.base.values import dataclass
+from seglog.base.dataclasses import dataclass
 
 if TYPE_CHECKING:
     from pyarrow.fs import FileSystem

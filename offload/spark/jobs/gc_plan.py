@@ -38,7 +38,7 @@ from offload.spark.jobs.topics import AtLeastOne
 from offload.spark.stores import open_remote, store_of
 from offload.worker.channel import CarriedError
 from seglog.base.arguments import checked
-from seglog.base.values import dataclass
+from seglog.base.dataclasses import dataclass
 from seglog.files.clock import SystemClock
 
 _BEGAN = "began_ms"

@@ -34,8 +34,8 @@ from offload.spark.jobs.topics import AtLeastOne, DryRun, PinnedRemote, dry_run_
 from offload.spark.stores import reader_of, store_of
 from offload.write.readback import check_data, check_index
 from seglog.base.arguments import checked
+from seglog.base.dataclasses import dataclass
 from seglog.base.errors import Corrupt
-from seglog.base.values import dataclass
 
 
 class Condition(enum.StrEnum):

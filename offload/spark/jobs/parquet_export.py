@@ -30,16 +30,16 @@ from typing import TYPE_CHECKING, Any, Self
 from catalog.format.commit import CommitKind
 from offload.errors import ExportOutdated, InvalidOption
 from offload.spark.columns import EXPORT_COLUMNS, export_schema
+from offload.spark.data_loss import DataLoss
 from offload.spark.jobs.export_target import Exported, ExportedFile, ExportTarget, target_of
 from offload.spark.jobs.progress import in_rounds
 from offload.spark.jobs.topics import AtLeastOne, PinnedRemote, job_options, pinned
-from offload.spark.loss import DataLoss
 from offload.spark.options import Positions, ReadOptions, TopicPattern
 from offload.spark.pin import PinnedTopic
-from offload.spark.plan import Plan, Query
+from offload.spark.query_plan import Plan, Query
 from offload.spark.task import Task
 from seglog.base.arguments import checked
-from seglog.base.values import dataclass
+from seglog.base.dataclasses import dataclass
 
 if TYPE_CHECKING:
     import pyarrow as pa

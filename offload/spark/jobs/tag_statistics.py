@@ -19,7 +19,7 @@ from offload.spark.options import ReadOptions
 from offload.spark.pin import PinnedTopic
 from offload.spark.registration import register
 from seglog.base.arguments import checked
-from seglog.base.values import dataclass
+from seglog.base.dataclasses import dataclass
 
 _TOPICS_AT_A_TIME = 64
 

@@ -13,9 +13,9 @@ from typing import Annotated, TypeAlias
 from catalog.snapshot import Snapshot
 from offload.spark.options import ReadOptions, parse_options
 from offload.spark.pin import Pin, PinnedTopic
-from offload.spark.plan import Remote
+from offload.spark.query_plan import Remote
 from seglog.base.arguments import WHOLE_MAX, Within
-from seglog.base.values import dataclass
+from seglog.base.dataclasses import dataclass
 
 AtLeastOne: TypeAlias = Annotated[int, Within(1, WHOLE_MAX)]
 

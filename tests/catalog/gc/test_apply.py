@@ -21,7 +21,7 @@ from catalog.gc.collector import Collector
 from catalog.gc.plan import Garbage, planned_keys
 from catalog.gc.policy import GcPolicy, GcReport
 from catalog.objects import ObjectStore
-from catalog.objects.base import sizes_of
+from catalog.objects.object_store import sizes_of
 from tests.catalog.gc_world import HOUR_MS, TOPIC, Branch, World, fork, grown
 from tests.faults.store import WrappedStore
 

@@ -10,7 +10,7 @@ from catalog.format.keys import commit_key
 from catalog.gc.collector import Collector
 from catalog.gc.policy import GcPolicy
 from catalog.gc.survey import Survey
-from catalog.objects.base import sizes_of
+from catalog.objects.object_store import sizes_of
 from tests.catalog.gc_world import HOUR_MS, World, fork, grown
 from tests.faults.store import WrappedStore
 

@@ -16,8 +16,8 @@ import pytest
 from catalog.errors import AccessDenied, InvalidObject, InvalidRemote, NoSuchObject, StoreUnreachable
 from catalog.format.ids import Vid
 from catalog.format.keys import Key
-from catalog.objects.base import Forward
 from catalog.objects.http import HttpStore, forward_sum
+from catalog.objects.object_store import Forward
 from offload.wiring import open_prefix, open_store
 from tests.answering import Answer, AnsweringServer, Asked
 from tests.waiting import wait_until

@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from catalog.objects.patience import Call, Patience, carried, one_command, waiting
+from catalog.objects.store_timeout import Call, Patience, carried, one_command, waiting
 
 LIMIT_S = 60.0
 

@@ -25,13 +25,13 @@ from catalog.format.encoding import decode_commit, decode_views, encode_views, w
 from catalog.format.keys import Key, boundary_key, commit_key
 from catalog.format.small_objects import encode_boundary
 from catalog.objects import MemoryStore
-from catalog.objects.base import Forward, WithETag
 from catalog.objects.http import HttpStore
+from catalog.objects.object_store import Forward, WithETag
 from catalog.objects.wrapped import T, WrappedStore
 from catalog.snapshot import checkpoint_of
 from offload.archive import Archive
 from offload.errors import NameDeleted
-from offload.operations.follow import FollowOptions, Looked, TopicFollowed, follow
+from offload.operations.standby import FollowOptions, Looked, TopicFollowed, follow
 from offload.recovery import Recovered
 from offload.token_rights import Role, token_line
 from tests.answering import Answer, Asked

@@ -23,7 +23,7 @@ from catalog.format.keys import Key, pin_key
 from catalog.objects import LocalStore, MemoryStore, ObjectStore
 from catalog.objects.http import HttpStore
 from offload.token_rights import Role, token_line
-from seglog.files.port import OsFiles
+from seglog.files.file_system import OsFiles
 from tests.answering import Answer, Asked
 from tests.faults.store import CountingStore, Fault, FaultyStore, WrappedStore, unreachable
 from tests.offload.replicas import opened, ship, values

@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from offload.backoff import Backoff
 from offload.daemon.background.triggers import Backlog, Due, Policy, due, is_over, next_due_ms, policy_of
+from offload.retries import Backoff
 from offload.settings import OffloadSettings
 from seglog import InvalidSetting, SegmentInfo
 

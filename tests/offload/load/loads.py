@@ -7,7 +7,7 @@ from contextlib import closing
 from dataclasses import replace
 
 from catalog import Volumes
-from catalog.objects.base import ObjectStore
+from catalog.objects.object_store import ObjectStore
 from catalog.refs.branch import Branches
 from offload.load import Load, Loaded, LoadedPart, LoadRequest, open_load, publish_load, write_part
 from offload.read.cold_reader import ColdReader

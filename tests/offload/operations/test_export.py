@@ -23,10 +23,10 @@ from offload.operations.export_directory import MANIFEST, Exported
 from offload.operations.export_directory import opened as opened_export
 from offload.operations.export_forms import Form
 from offload.operations.export_state import ExportBegun, Source
-from offload.operations.results import PartlyDone
+from offload.operations.result_json import PartlyDone
 from seglog import Log, NotInstalled, OsFiles, TopicConfig
 from seglog.errors import Conflict, Corrupt, DirectoryInUse
-from seglog.files.port import Files
+from seglog.files.file_system import Files
 from tests.faults.files import CrashingFiles, FailingFiles, SimulatedCrash, UnsyncedFiles
 from tests.faults.store import Fault, FaultyStore, unreachable
 from tests.offload.replicas import opened, ship

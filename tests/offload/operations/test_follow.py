@@ -12,7 +12,7 @@ from catalog.errors import StoreUnreachable
 from catalog.format.keys import control_key
 from catalog.objects.memory import MemoryStore
 from offload.errors import Conflict, OtherRemote
-from offload.operations.follow import FollowOptions, Looked, LookFailed, TopicFollowed, TopicUnfollowed, follow
+from offload.operations.standby import FollowOptions, Looked, LookFailed, TopicFollowed, TopicUnfollowed, follow
 from offload.recovery import MARKER, Recovered
 from seglog import Missing
 from tests.faults.store import Fault, FaultyStore, denied, unreachable

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from offload.errors import InvalidInput
-from offload.operations.lines import json_batches, line_batches, longest_line, to_json, to_line
+from offload.operations.record_text import json_batches, line_batches, longest_line, to_json, to_line
 from seglog import Record
 from tests.seams.limits import Limit, set_limit
 

@@ -12,8 +12,8 @@ from benchmarks.calls import count_calls
 from catalog.objects.memory import MemoryStore
 from offload.archive import Archive
 from offload.operations.command import COMMANDS, Directory
-from offload.operations.lines import RecordBatch, RecordLines, to_line
 from offload.operations.pruning import ReadStats
+from offload.operations.record_text import RecordBatch, RecordLines, to_line
 from seglog import Gap, Log
 from tests.offload.replicas import opened
 

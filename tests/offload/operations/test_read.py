@@ -20,7 +20,7 @@ from offload.errors import Misuse
 from offload.operations.command import COMMANDS, Directory
 from offload.operations.matching import match_of
 from offload.operations.pruning import ReadStats
-from offload.operations.results import message, result_of
+from offload.operations.result_json import message, result_of
 from seglog import Gap, Log, Record, TopicConfig
 from seglog.errors import SeqOutOfRange
 from seglog.files.clock import SystemClock

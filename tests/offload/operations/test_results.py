@@ -15,8 +15,8 @@ import pytest
 
 from offload.moment import Moment
 from offload.operations.command import COMMANDS, hints_of
-from offload.operations.lines import RecordBatch, RecordLines
-from offload.operations.results import HIDDEN, MERGED, OPTIONAL, json_line, kind_of, message, result_of, to_json
+from offload.operations.record_text import RecordBatch, RecordLines
+from offload.operations.result_json import HIDDEN, MERGED, OPTIONAL, json_line, kind_of, message, result_of, to_json
 from seglog import Gap, Record
 
 

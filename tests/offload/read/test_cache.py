@@ -16,8 +16,8 @@ from random import Random
 import pytest
 from xxhash import xxh3_64_intdigest
 
-from offload.read.cache import ChunkCache, open_cache
-from seglog.files.port import OsFiles
+from offload.read.chunk_cache import ChunkCache, open_cache
+from seglog.files.file_system import OsFiles
 from tests.seams.archive import files_of
 
 PAGE = 4096
@@ -116,7 +116,7 @@ def test_it_survives_a_restart_and_drops_what_was_torn(tmp_path: Path, caplog: p
 
     second = opened(tmp_path)
     assert second.held_bytes == 4 * PAGE
-    with caplog.at_level(logging.WARNING, "offload.read.cache"):
+    with caplog.at_level(logging.WARNING, "offload.read.chunk_cache"):
         assert [get(second, number) for number in range(4)] == [None, None, None, body(3)]
     assert len(caplog.messages) == 3
     assert all("damaged" in message for message in caplog.messages)
@@ -194,7 +194,7 @@ def test_a_directory_that_others_may_enter_or_a_link_is_not_used(
     (tmp_path / "linked" / "seglog-chunks").symlink_to(tmp_path / "elsewhere")
     (tmp_path / "file").write_bytes(b"")
     for place in ("open", "linked", "file"):
-        with caplog.at_level(logging.WARNING, "offload.read.cache"):
+        with caplog.at_level(logging.WARNING, "offload.read.chunk_cache"):
             assert open_cache(tmp_path / place, 100 * PAGE) is None
     assert len(caplog.messages) == 3
     assert list((tmp_path / "elsewhere").iterdir()) == []
@@ -217,7 +217,7 @@ def test_no_budget_is_no_cache_and_no_directory(tmp_path: Path) -> None:
 
 def test_a_second_process_goes_without(cache: ChunkCache, tmp_path: Path) -> None:
     code = (
-        "import logging, sys, pathlib; from offload.read.cache import open_cache; logging.basicConfig()\n"
+        "import logging, sys, pathlib; from offload.read.chunk_cache import open_cache; logging.basicConfig()\n"
         "print(open_cache(pathlib.Path(sys.argv[1]), 1 << 20))"
     )
     done = subprocess.run([sys.executable, "-c", code, str(tmp_path)], capture_output=True, text=True, check=True)
@@ -247,7 +247,7 @@ class BadDisk(OsFiles):
 def test_a_full_disk_costs_the_cache_and_nothing_else(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     cache = open_cache(tmp_path, 100 * PAGE, FullDisk())
     assert cache is not None
-    with caplog.at_level(logging.WARNING, "offload.read.cache"):
+    with caplog.at_level(logging.WARNING, "offload.read.chunk_cache"):
         keep(cache, 1)
     assert "no space" in caplog.text
     assert get(cache, 1) is None
@@ -261,7 +261,7 @@ def test_an_entry_that_cannot_be_read_is_dropped(tmp_path: Path, caplog: pytest.
     assert cache is not None
     keep(cache, 1)
     files.is_bad = True
-    with caplog.at_level(logging.WARNING, "offload.read.cache"):
+    with caplog.at_level(logging.WARNING, "offload.read.chunk_cache"):
         assert get(cache, 1) is None
     assert "bad sector" in caplog.text
     assert not cache.has(name(1))

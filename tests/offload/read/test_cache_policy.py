@@ -3,7 +3,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from offload.read.cache import CachePolicy, Name
+from offload.read.chunk_cache import CachePolicy, Name
 
 
 def name(number: int) -> Name:

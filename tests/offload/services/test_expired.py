@@ -149,7 +149,7 @@ def test_spark_plans_what_the_newest_state_shows(tmp_path: Path, monkeypatch: py
     with opened(tmp_path / "writer", LocalStore(tmp_path / "remote"), clock) as (log, archive):
         written(log, archive, clock)
         lsn = archive.history.snapshot("t").lsn
-    monkeypatch.setattr("offload.spark.plan.SystemClock", lambda: clock)
+    monkeypatch.setattr("offload.spark.query_plan.SystemClock", lambda: clock)
     url = (tmp_path / "remote").as_uri()
     newest = parse_options({"path": url, "topic": "t"})
     past = parse_options({"path": url, "topic": "t", "versionAsOf": str(lsn)})

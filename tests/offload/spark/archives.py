@@ -12,7 +12,7 @@ from catalog.format import keys
 from catalog.format.commit import Bounds, Codec, Commit, CommitKind, Deletions, ForkPoint, SegmentRef
 from catalog.format.encoding import encode_commit
 from catalog.format.ids import Sid, Vid
-from catalog.objects.base import ObjectStore
+from catalog.objects.object_store import ObjectStore
 from catalog.refs.branch import Branches
 from catalog.volume import Volumes
 from offload.wiring import open_store

@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from offload.spark.feed_stream import stream_of
+from offload.spark.change_feed_stream import stream_of
 from offload.spark.messages import decode_task, encode_task
 from offload.spark.offsets import decode_offset, offset_text
 from offload.spark.pin import Pin
-from offload.spark.plan import Query, Remote
+from offload.spark.query_plan import Query, Remote
 from offload.spark.scan import scan
 from offload.spark.stream_options import parse_stream_options
 from tests.offload.samples import Sample

@@ -11,7 +11,7 @@ from offload.spark.columns import arrow_schema_of, columns_of
 from offload.spark.messages import decode_task, encode_task
 from offload.spark.options import ReadOptions, parse_options
 from offload.spark.pin import Pin
-from offload.spark.plan import Plan, Query, pin, plan
+from offload.spark.query_plan import Plan, Query, pin, plan
 from offload.spark.scan import scan
 from offload.spark.task import Filter
 

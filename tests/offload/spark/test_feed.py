@@ -20,7 +20,7 @@ from offload.errors import InvalidOption
 from offload.spark.offsets import Misuse
 from offload.spark.options import parse_options
 from offload.spark.pin import Pin, PinnedTopic
-from offload.spark.plan import Query, Remote
+from offload.spark.query_plan import Query, Remote
 from offload.spark.task import Needs
 from offload.wiring import open_store
 from seglog import Log

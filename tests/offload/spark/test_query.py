@@ -16,7 +16,7 @@ from catalog.format.commit import Codec
 from offload.spark.aggregates import Aggregate
 from offload.spark.options import Verify, parse_options
 from offload.spark.pin import Pin
-from offload.spark.plan import Plan, Remote, pin
+from offload.spark.query_plan import Plan, Remote, pin
 from offload.spark.selection import conditions_of, meets
 from offload.spark.task import Filter, Needs, Op
 from tests.offload.samples import Sample

@@ -17,7 +17,7 @@ from catalog.format.commit import Codec
 from catalog.format.keys import data_key, index_key
 from offload.errors import InvalidChunk, InvalidIndex
 from offload.spark.options import ReadOptions, parse_options
-from offload.spark.plan import pin
+from offload.spark.query_plan import pin
 from offload.spark.scan import scan
 from offload.spark.source import SeglogReader, schema_of
 from offload.spark.task import Needs

@@ -15,7 +15,7 @@ from catalog.objects.memory import MemoryStore
 from offload.errors import InvalidOption
 from offload.spark import SeglogDataSource
 from offload.spark.offsets import Misuse, Offset, decode_offset, encode_offset
-from offload.spark.plan import Query, Remote
+from offload.spark.query_plan import Query, Remote
 from seglog.errors import SeqOutOfRange
 from tests.faults.store import CountingStore
 from tests.offload.samples import Sample

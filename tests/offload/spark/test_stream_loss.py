@@ -14,8 +14,8 @@ from catalog.format.control import Boundary
 from catalog.format.keys import boundary_key, commit_key
 from catalog.format.small_objects import encode_boundary
 from catalog.refs.branch import Branches
-from offload.spark.loss import DataLoss
-from offload.spark.plan import Remote
+from offload.spark.data_loss import DataLoss
+from offload.spark.query_plan import Remote
 from tests.offload.spark.archives import NOW_MS, TopicArchive
 from tests.offload.spark.follower import Follower, orders, remote, samples, url
 

@@ -12,7 +12,7 @@ import pytest
 from catalog.errors import InvalidArgument
 from catalog.tenants.policies import SESSION_POLICY_MAX, TenantRole, compact, tenant_policy
 from offload.settings import Settings
-from offload.tenants.access import TenantAccess, access_of, granted_in, request_of
+from offload.tenants.sts_request import TenantAccess, access_of, granted_in, request_of
 from seglog.errors import InvalidSetting
 
 ROLE = "arn:aws:iam::123456789012:role/tenants"

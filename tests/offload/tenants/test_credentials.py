@@ -15,8 +15,8 @@ import pytest
 from catalog.errors import AccessDenied, CatalogError, StoreUnreachable
 from catalog.objects.s3_credentials import FoundCredentials
 from offload.tenants import credentials as module
-from offload.tenants.access import GrantedCredentials, TenantAccess
 from offload.tenants.credentials import Refresher, SingleTenant, TenantCredentials, assume_role
+from offload.tenants.sts_request import GrantedCredentials, TenantAccess
 from tests.faults.front import Front, HttpFault
 
 ROLE = "arn:aws:iam::123456789012:role/tenants"

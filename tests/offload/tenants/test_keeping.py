@@ -8,8 +8,8 @@ import pytest
 
 from catalog.errors import AccessDenied, StoreUnreachable
 from catalog.objects.s3_credentials import FoundCredentials
-from offload.tenants.access import GrantedCredentials
 from offload.tenants.credentials import RENEW_AGAIN_S, Kept
+from offload.tenants.sts_request import GrantedCredentials
 
 DOWN = StoreUnreachable("STS", "no answer")
 

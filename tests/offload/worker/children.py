@@ -15,7 +15,7 @@ from typing import TypeVar
 
 from catalog.errors import AccessDenied, InvalidObject, NoSuchBucket, NoSuchObject, OutcomeUnknown, StoreUnreachable
 from catalog.format.keys import Key
-from catalog.objects.base import ObjectStore
+from catalog.objects.object_store import ObjectStore
 from catalog.objects.wrapped import WrappedStore
 from offload.wiring import open_store
 from offload.worker import child

@@ -24,7 +24,7 @@ import seglog
 from catalog import Sid, Vid
 from catalog.format import keys
 from catalog.format.commit import Codec
-from catalog.objects.base import ObjectStore
+from catalog.objects.object_store import ObjectStore
 from offload import Archive, ColdSettings, OffloadSettings
 from offload.errors import Stopping
 from offload.read.cold_reader import ColdReader

@@ -11,11 +11,11 @@ import pytest
 import seglog
 from catalog.errors import InvalidName, StoreUnreachable
 from catalog.format.keys import Key
-from catalog.objects.base import ObjectStore
 from catalog.objects.local import LocalStore
 from catalog.objects.memory import MemoryStore
+from catalog.objects.object_store import ObjectStore
 from catalog.objects.s3 import S3Store
-from offload.write.segment_store import ObjectSegmentStore, warm_stores
+from offload.write.warm_object_store import ObjectSegmentStore, warm_stores
 from seglog import FileCorrupt, LogSettings, WarmStoreFailed
 from seglog.engine.work_thread import InCaller
 from seglog.tiers.segment_store import Part, SegmentId, SegmentStore

@@ -15,7 +15,7 @@ import pytest
 import seglog
 from seglog import DiskFull, Log, LogSettings, WriterPoisoned
 from seglog.engine.work_thread import Background, InCaller
-from seglog.files.port import OsFiles
+from seglog.files.file_system import OsFiles
 from tests.faults.files import FailingFiles, UnsyncedFiles
 from tests.seams.log import engine_of, has_spare_file
 from tests.waiting import wait_until

@@ -13,7 +13,7 @@ import pytest
 
 import seglog
 from seglog import DirectoryInUse
-from seglog.files.port import OsFiles
+from seglog.files.file_system import OsFiles
 from tests.seglog.workload import SETTINGS
 
 pytestmark = pytest.mark.usefixtures("real_syncs")

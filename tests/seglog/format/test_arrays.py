@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import seglog
-from seglog.base.later import Later
+from seglog.base.lazy import LazyModule
 from seglog.format import arrays
 from seglog.format.dtypes import ENTRIES
 
@@ -30,7 +30,7 @@ def test_a_log_is_opened_with_numpy_only_if_it_may_change(tmp_path: Path, *, rea
 
 
 def test_a_name_is_that_of_the_module_each_time() -> None:
-    later = Later("seglog.format.dtypes")
+    later = LazyModule("seglog.format.dtypes")
     assert vars(later).keys() == {"_module", "_rare"}
     assert later.ENTRIES is ENTRIES
     assert later.ENTRIES is vars(later)["ENTRIES"]
@@ -39,4 +39,4 @@ def test_a_name_is_that_of_the_module_each_time() -> None:
 
 def test_a_name_that_the_module_lacks_is_an_attribute_error() -> None:
     with pytest.raises(AttributeError, match="no attribute 'nothing'"):
-        _ = Later("seglog.format.dtypes").nothing
+        _ = LazyModule("seglog.format.dtypes").nothing

@@ -14,7 +14,7 @@ import pytest
 import seglog
 from seglog import FileCorrupt, Log, LogClosed, LogSettings, Topic, TopicConfig, WriterPoisoned
 from seglog.engine.work_thread import Background, InCaller, UpkeepFactory
-from seglog.files.port import Files, OsFiles
+from seglog.files.file_system import Files, OsFiles
 from seglog.format.frame import DELETED, MIN_FRAME_BYTES, read_header
 from seglog.format.index import ENTRY, encode_entry, read_entries
 from seglog.segments.rewrite import rewrite_segment

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from xxhash import xxh3_64_intdigest
 
 from seglog.errors import InvalidSetting, NoSuchSegment, SegmentCut
-from seglog.files.port import Files, replace_atomically
+from seglog.files.file_system import Files, replace_atomically
 from seglog.maintenance.relocation import HotRetention, relocate, to_relocate
 from seglog.segments.segment import SegmentInfo
 from seglog.tiers.segment_store import LocalSegmentStore, MemorySegmentStore, Part, SegmentId, Tier, TopicTier

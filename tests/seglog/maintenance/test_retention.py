@@ -13,7 +13,7 @@ import pytest
 import seglog
 from seglog import Evicted, Gap, Log, LogSettings, Record, Retention, TopicConfig, TopicFull
 from seglog.engine.work_thread import InCaller
-from seglog.maintenance.plan import Retained, due_seq, is_aged, passed_cap
+from seglog.maintenance.checkpoint_plan import Retained, due_seq, is_aged, passed_cap
 from seglog.segments.segment import SegmentInfo
 from tests.faults.disk import Moment, SimulatedDisk
 from tests.seams.log import engine_of

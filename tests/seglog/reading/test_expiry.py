@@ -12,7 +12,7 @@ import seglog
 from catalog.errors import StoreUnreachable
 from seglog import Evicted, Gap, Log, LogSettings, NotTruncatable, Record, Topic, TopicConfig
 from seglog.engine.work_thread import InCaller
-from seglog.files.port import OsFiles
+from seglog.files.file_system import OsFiles
 from seglog.tiers.segment_store import MemorySegmentStore
 from tests.array_rows import rows_of
 from tests.worlds.clock import HandClock

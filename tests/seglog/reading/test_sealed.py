@@ -9,7 +9,7 @@ import pytest
 
 import seglog
 from seglog import FileCorrupt, Log, LogClosed, LogSettings, NoSuchTopic, SeqOutOfRange, Topic, TopicConfig
-from seglog.files.port import OsFiles
+from seglog.files.file_system import OsFiles
 from seglog.reading.sealed import OpenedSegment, SealedPart
 
 SETTINGS = LogSettings(segment_max_events=6, reclaim_bytes_per_s=0)

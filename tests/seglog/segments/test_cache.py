@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from seglog.errors import FileCorrupt
-from seglog.files.port import OsFiles
+from seglog.files.file_system import OsFiles
 from seglog.format.frame import DELETED, read_header
 from seglog.format.index import ENTRY, encode_entry
 from seglog.segments.rewrite import rewrite_segment

@@ -9,7 +9,7 @@ import pytest
 
 import seglog
 from seglog.errors import FileCorrupt
-from seglog.files.port import OsFiles
+from seglog.files.file_system import OsFiles
 from seglog.format.frame import DELETED, LOST
 from seglog.format.index import Entry
 from seglog.segments.batch import FRAME_BATCH_MAX_BYTES

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from seglog.errors import FileCorrupt, OffsetOverflow
-from seglog.files.port import Files, OsFiles
+from seglog.files.file_system import Files, OsFiles
 from seglog.format.frame import DELETED, read_header
 from seglog.format.index import ENTRY, encode_entries
 from seglog.segments.batch import FRAME_BATCH_MAX_RECORDS

@@ -12,7 +12,7 @@ import pytest
 import seglog
 from seglog import Log, LogSettings, Topic
 from seglog.engine.work_thread import InCaller
-from seglog.files.port import OsFiles
+from seglog.files.file_system import OsFiles
 from tests.worlds.clock import HandClock
 
 SETTINGS = LogSettings(segment_max_events=4, reclaim_bytes_per_s=0)

@@ -15,7 +15,7 @@ import pytest
 import seglog
 from seglog import FileCorrupt, LogSettings, WriterPoisoned
 from seglog.engine.work_thread import InCaller
-from seglog.files.port import OsFiles
+from seglog.files.file_system import OsFiles
 from seglog.format.frame import FrameType, encode
 from tests.faults.disk import Image, Moment, SimulatedDisk
 from tests.faults.files import CrashingFiles, PowerCutFiles, SimulatedCrash, UnsyncedFiles

@@ -14,7 +14,7 @@ import seglog
 from seglog import LogSettings, Report
 from seglog.engine.work_thread import InCaller
 from seglog.errors import DirectoryInUse, FileCorrupt, FormatUnsupported, NotADataDirectory
-from seglog.files.port import OsFiles, ReadOnlyFiles
+from seglog.files.file_system import OsFiles, ReadOnlyFiles
 from seglog.format.frame import FrameType, encode
 from seglog.format.index import ENTRY, encode_entry, mark_deleted
 from seglog.values.layout import Layout

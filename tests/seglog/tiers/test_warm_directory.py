@@ -12,7 +12,7 @@ import pytest
 import seglog
 from seglog import Log, LogSettings, SameFile, WarmDirectoryNotApart, WarmDirectoryTaken
 from seglog.engine.work_thread import InCaller
-from seglog.files.port import OsFiles
+from seglog.files.file_system import OsFiles
 from seglog.maintenance.relocation import relocate
 from seglog.tiers.segment_store import LocalSegmentStore, Part, SegmentId, SegmentStore, SegmentStores, TopicTier
 from seglog.values.layout import Layout

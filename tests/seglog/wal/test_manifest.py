@@ -11,9 +11,9 @@ from seglog.segments.segment import SegmentInfo
 from seglog.values.append_key import Key
 from seglog.values.config import TopicConfig
 from seglog.values.deletes import DeleteOp, Floors, TruncateOp
-from seglog.values.elsewhere import Elsewhere
 from seglog.values.producer import Batch, Producer
 from seglog.values.seq_set import SeqSet
+from seglog.values.written_elsewhere import Elsewhere
 from seglog.wal.manifest import (
     ActiveMeta,
     Encoder,

@@ -21,7 +21,7 @@ import seglog.wal.scan
 from benchmarks.calls import count_calls
 from seglog import LogSettings, SeglogError, TopicConfig
 from seglog.errors import InvalidFrame
-from seglog.files.port import OpenFile, OsFiles, ReadOnlyFiles
+from seglog.files.file_system import OpenFile, OsFiles, ReadOnlyFiles
 from seglog.format.batch_frame import encode_unit
 from seglog.format.frame import DELETED, LOST, FrameType, Header, data_of, encode, read_header
 from seglog.format.frames import read_any_headers, read_headers

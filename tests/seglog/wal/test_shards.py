@@ -12,7 +12,7 @@ import pytest
 import seglog
 from seglog import DiskFull, FileCorrupt, LogSettings
 from seglog.engine.work_thread import InCaller
-from seglog.files.port import OsFiles
+from seglog.files.file_system import OsFiles
 from seglog.startup.opening import reshard
 from seglog.values.layout import Layout
 from seglog.wal.manifest import load

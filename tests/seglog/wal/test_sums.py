@@ -14,7 +14,7 @@ import seglog
 from benchmarks.calls import count_calls
 from benchmarks.idle import Idle
 from seglog import FileCorrupt, LogSettings
-from seglog.files.port import OpenFile, OsFiles
+from seglog.files.file_system import OpenFile, OsFiles
 from seglog.format.arrays import NDArray, dtypes, np
 from seglog.format.frame import MIN_FRAME_BYTES
 from seglog.wal.wal import SUMMED_MIN_BYTES, Sums

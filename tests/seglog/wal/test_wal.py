@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from seglog.errors import DiskFull, OffsetOverflow
-from seglog.files.port import OpenFile, OsFiles
+from seglog.files.file_system import OpenFile, OsFiles
 from seglog.format.frame import FrameType, encode_sync_mark
 from seglog.values.layout import WalFolder
 from seglog.wal.manifest import WalPosition

@@ -10,10 +10,10 @@ from pyarrow import parquet
 from pyspark.sql import SparkSession
 
 from offload.errors import ExportOutdated, InvalidOption
+from offload.spark.data_loss import DataLoss
 from offload.spark.jobs import ExportResult, export
 from offload.spark.jobs.__main__ import main
 from offload.spark.jobs.export_target import ExportedFile, ExportTarget
-from offload.spark.loss import DataLoss
 from tests.offload.samples import Sample
 from tests.offload.spark.archives import TopicArchive
 from tests.offload.spark.jobs.remotes import MIDNIGHT_MS, kill_after, records_of

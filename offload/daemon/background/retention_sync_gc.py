@@ -20,14 +20,12 @@ from offload.daemon.background.triggers import is_over
 from offload.daemon.figures import ReplicaFigures
 from offload.daemon.threads import in_threads
 from offload.errors import NameDeleted, Stopping
+from offload.services.replication import LOOKS_PER_SEARCH, MOST_WAITS, WAIT_S
 from seglog import SeglogError
 
 _LOCAL_GC_INTERVAL_MS = 600_000
 _SYNCS_AT_ONCE = 4
 _ASKED_FOR_MS = 60_000
-_MOST_WAITS = 8  # topics of a proxy that are waited for, each by a thread
-_WAIT_S = 20
-_NAMES_EVERY = 12  # sync intervals between two searches of a proxy for names
 _log = logging.getLogger("seglog.daemon")
 
 
@@ -93,7 +91,7 @@ class Replicas:
         self._archive = archive
         self._threads = context.threads.pool(_SYNCS_AT_ONCE, "seglog-replica")
         self._search_thread = context.threads.pool(1, "seglog-names")
-        self._wait_threads = context.threads.pool(_MOST_WAITS, "seglog-wait")
+        self._wait_threads = context.threads.pool(MOST_WAITS, "seglog-wait")
         self._waits: dict[str, asyncio.Task[None]] = {}
         self._synced_at_ms: dict[str, int] = {}
         self._fresh_at_ms: dict[str, int] = {}  # of each replica, when its last sync succeeded
@@ -128,7 +126,7 @@ class Replicas:
         """Wait for news of a replica of a proxy, and sync it at once, as long as that works (DAEMON-5)."""
         try:
             while self._may_wait():
-                has_news = await in_threads(self._wait_threads, self._archive.replication.await_news, name, _WAIT_S)
+                has_news = await in_threads(self._wait_threads, self._archive.replication.await_news, name, WAIT_S)
                 if has_news is None or (has_news and not await self._sync(name)):
                     return
                 self._note_fresh(name)
@@ -138,7 +136,7 @@ class Replicas:
             del self._waits[name]
 
     def _may_wait(self) -> bool:
-        is_few, interval_s = len(self._fresh_at_ms) <= _MOST_WAITS, self._context.settings().catalog.sync_interval_s
+        is_few, interval_s = len(self._fresh_at_ms) <= MOST_WAITS, self._context.settings().catalog.sync_interval_s
         is_on = isinstance(interval_s, int) and not self._context.stopping.is_set()
         return is_on and is_few and self._archive.replication.can_wait
 
@@ -161,7 +159,7 @@ class Replicas:
         interval_s = settings.catalog.sync_interval_s
         if not (settings.serve.proxy and isinstance(interval_s, int)):
             return
-        if is_over(self._searched_at_ms, interval_s * 1000 * _NAMES_EVERY, now_ms):
+        if is_over(self._searched_at_ms, interval_s * 1000 * LOOKS_PER_SEARCH, now_ms):
             self._searched_at_ms = now_ms
             await in_threads(self._search_thread, self._search)
 

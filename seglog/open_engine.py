@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
-from seglog.base.later import logger
+from seglog.base.lazy import logger
 from seglog.engine.engine import Engine, doing, give_up_ballast
 from seglog.engine.state import reclaimable
 from seglog.engine.work_thread import UpkeepFactory
@@ -29,15 +29,15 @@ from seglog.errors import (
 )
 from seglog.files.clock import Clock
 from seglog.files.directory import DirectoryLock, in_memory_kind, load_settings
-from seglog.files.port import NO_DESCRIPTOR, Files, OsFiles
-from seglog.late import changes, checkpoint, relocation
+from seglog.files.file_system import NO_DESCRIPTOR, Files, OsFiles
+from seglog.lazy_imports import changes, checkpoint, relocation
+from seglog.read_only_view import look
 from seglog.startup import opening
 from seglog.startup.recovery import Recovered, recover
 from seglog.tiers.segment_store import SegmentStores
 from seglog.tiers.warm_stores import WarmStores
 from seglog.values.config import LogSettings
 from seglog.values.layout import Layout
-from seglog.view import look
 from seglog.wal.wal import NO_SPACE
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ T = TypeVar("T")
 def opened_to_look(
     files: Files, layout: Layout, clock: Clock, settings: LogSettings | None, stores: SegmentStores | None
 ) -> Engine:
-    """Return an engine that shows the directory and changes nothing (seglog.view)."""
+    """Return an engine that shows the directory and changes nothing (seglog.read_only_view)."""
     settings = load_settings(layout.settings) if settings is None else settings
     warm_stores = WarmStores.configured(files, layout, settings, stores)
     if warm_stores is not None:

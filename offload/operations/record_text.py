@@ -21,12 +21,12 @@ from typing import Any, BinaryIO
 from offload.errors import InvalidInput, Misuse
 from seglog import Gap, Record, RecordTooLarge
 from seglog.base.arguments import WHOLE_MAX
-from seglog.base.values import dataclass
+from seglog.base.dataclasses import dataclass
 from seglog.format.lines import Lines
 from seglog.values.record import LABEL_MAX_BYTES
 
 SCHEMA = 1
-"""The version of the JSON forms of results (`offload.operations.results`)."""
+"""The version of the JSON forms of results (`offload.operations.result_json`)."""
 
 _READ_BYTES = 8 * 1024 * 1024
 _BATCH_LINES = 65_536

@@ -27,7 +27,7 @@ from catalog.format.keys import (
     cold_segment_key,
     cold_segment_of,
 )
-from catalog.objects.base import ObjectStore
+from catalog.objects.object_store import ObjectStore
 from seglog import NoSuchSegment, SegmentCut, WarmDirectoryTaken
 from seglog.tiers.segment_store import Part, SegmentId, SegmentStores
 from seglog.values import canonical

@@ -16,13 +16,13 @@ if TYPE_CHECKING:
 
     from catalog import schema_pb2 as pb
 else:
-    from seglog.base.later import Later
+    from seglog.base.lazy import LazyModule
 
     # The first is for machines without the compiled protobuf, the second for texts of times.
     _RARE = ("google.protobuf.internal.python_message", "calendar")
 
-    pb, protobuf = Later("catalog.schema_pb2", *_RARE), Later("google.protobuf.message")
-    pyroaring, timestamps = Later("pyroaring"), Later("google.protobuf.timestamp_pb2", *_RARE)
+    pb, protobuf = LazyModule("catalog.schema_pb2", *_RARE), LazyModule("google.protobuf.message")
+    pyroaring, timestamps = LazyModule("pyroaring"), LazyModule("google.protobuf.timestamp_pb2", *_RARE)
 
 
 def import_now() -> None:

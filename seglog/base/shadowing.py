@@ -13,10 +13,10 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from importlib.machinery import ModuleSpec
 
-_ROOT = __file__.rpartition("seglog/base/foreign.")[0]
+_ROOT = __file__.rpartition("seglog/base/shadowing.")[0]
 
 
-def foreign_text(*names: str) -> str:
+def shadowing_text(*names: str) -> str:
     """Return a text about the packages that Python does not find beside seglog, or "". Imports nothing."""
     places = [(name, place) for name in names if (place := _place_of(name)) not in (None, f"{_ROOT}{name}")]
     found = "; ".join(f"`{name}` is {place}, which hides seglog's own package of that name" for name, place in places)

@@ -19,7 +19,7 @@ from catalog.objects.s3_credentials import FoundCredentials
 from catalog.tenants.names import check_tenant
 from catalog.tenants.policies import Partition, TenantRole, compact, tenant_policy
 from offload.settings import Settings
-from seglog.base.values import dataclass
+from seglog.base.dataclasses import dataclass
 from seglog.errors import InvalidSetting
 
 _SESSION_NAME_MAX = 64

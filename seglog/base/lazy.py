@@ -3,7 +3,7 @@
     if TYPE_CHECKING:
         import numpy as np
     else:
-        np = Later("numpy")
+        np = LazyModule("numpy")
 
 A use outside of a function would import it at once.
 """
@@ -16,7 +16,7 @@ import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-__all__ = ["Later", "import_without", "logger", "pattern"]
+__all__ = ["LazyModule", "import_without", "logger", "pattern"]
 
 
 class _Imported:
@@ -29,7 +29,7 @@ class _Imported:
         return getattr(sys.modules[vars(self)["__name__"]], name)
 
 
-class Later:
+class LazyModule:
     """A module that is imported when one of its names is first used. From then on, the object is an `_Imported`.
 
     `rare` are modules that it imports and seldom uses.
@@ -51,7 +51,7 @@ class Later:
 
 def import_without(module: str, *rare: str) -> None:
     """Import a module, and each of the rare ones, which it imports, when it first uses a name of that one."""
-    late: dict[str, Any] = {name: Later(name) for name in rare if name not in sys.modules}
+    late: dict[str, Any] = {name: LazyModule(name) for name in rare if name not in sys.modules}
     sys.modules.update(late)
     try:
         importlib.import_module(module)

@@ -34,8 +34,8 @@ from offload.spark.offsets import Position
 from offload.spark.option_texts import moment_ms
 from offload.spark.options import EARLIEST, ReadOptions
 from offload.spark.pin import PinnedTopic
+from seglog.base.dataclasses import dataclass
 from seglog.base.errors import Conflict
-from seglog.base.values import dataclass
 from seglog.errors import SeqOutOfRange
 
 EVICTED = "were evicted before the stream read them"

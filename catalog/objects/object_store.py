@@ -29,8 +29,8 @@ from catalog.errors import AccessDenied, NoSuchObject
 from catalog.format.checksum import Checksum, SizedChecksum, joined
 from catalog.format.ids import Vid
 from catalog.format.keys import Key
-from catalog.objects.patience import carried
-from seglog.base.values import dataclass
+from catalog.objects.store_timeout import carried
+from seglog.base.dataclasses import dataclass
 
 AT_ONCE = 16
 _WRITE_HINT = "write through the bucket itself: give its URL as the remote, with credentials that may write"

@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from offload.services.states import TopicStates
     from offload.services.writer import Writer
     from offload.write.offloader import Offloader
-    from offload.write.port import Uploader
     from offload.write.publisher import Publisher
+    from offload.write.uploader import Uploader
 
 
 class ArchiveParts:

@@ -1,6 +1,6 @@
 """A read-only log: it shows a data directory as the disk has it at one moment. The process writes nothing there.
 
-Recovery runs over a port that changes nothing (seglog.files.port), without a lock, also beside a running writer.
+Recovery runs over a port that changes nothing (seglog.files.file_system), without a lock, also beside a running writer.
 It finds what it would find if the writer had died at this moment. The view has all records up to the newest acked one.
 It may have later records that the writer has not acked yet.
 
@@ -40,7 +40,7 @@ from seglog.engine.engine import Engine
 from seglog.engine.state import TopicState
 from seglog.errors import FileCorrupt, ViewOutdated
 from seglog.files.clock import Clock
-from seglog.files.port import Files, ReadOnlyFiles
+from seglog.files.file_system import Files, ReadOnlyFiles
 from seglog.maintenance.removal import log_unknown_front
 from seglog.segments.segment import SegmentFiles, SegmentInfo
 from seglog.startup.opening import engine_of

@@ -1,4 +1,4 @@
-"""Clients of botocore that end a request when its command has waited long enough (catalog.objects.patience).
+"""Clients of botocore that end a request when its command has waited long enough (catalog.objects.store_timeout).
 
 botocore knows time limits of a connection and of single reads. A store that sends a byte now and then passes them for
 ever. So the sockets of these clients look at the time that is left before each step.
@@ -22,7 +22,7 @@ from botocore.awsrequest import (
 )
 from botocore.exceptions import BotoCoreError, ConnectTimeoutError, EndpointConnectionError, ProxyConnectionError
 
-from catalog.objects.patience import waiting
+from catalog.objects.store_timeout import waiting
 from catalog.objects.watched_sockets import Watched
 
 _TROUBLE = frozenset({429})

@@ -52,8 +52,8 @@ from catalog.format.keys import Key
 from catalog.local_copy import copy_aside
 from catalog.name_versions import NameVersions
 from seglog.base.arguments import checked
+from seglog.base.dataclasses import dataclass
 from seglog.base.ownership import Owned, is_foreign
-from seglog.base.values import dataclass
 
 _PATIENCE_S = 1
 

@@ -6,11 +6,11 @@ from dataclasses import replace
 
 from catalog.format.commit import ForkPoint
 from offload.errors import InvalidOption
-from offload.spark.feed import check_feed
+from offload.spark.change_feed import check_feed
 from offload.spark.offsets import Offset, Position, check_kind, invalid_offset, name_of, offset_text
 from offload.spark.option_texts import moment_ms
 from offload.spark.pin import Pin, PinnedTopic
-from offload.spark.plan import Plan, Query, Remote
+from offload.spark.query_plan import Plan, Query, Remote
 from offload.spark.stream import Stream
 from offload.spark.stream_options import StreamOptions
 from seglog.files.clock import SystemClock

@@ -43,7 +43,7 @@ def run(words: list[str], variables: Mapping[str, str], serve: Serve) -> int:
     if request.kind == "run":
         return _run_command(request, serve)
     if request.kind == "version":
-        from offload.operations.listing import VERSION
+        from offload.operations.command_list import VERSION
 
         return _answer(f"seglog {VERSION}, Python {sys.version.split()[0]}\n")
     from offload.cli.help import help_text
@@ -74,7 +74,7 @@ def _run_command(request: Request, serve: Serve) -> int:
         return _stop(request, stop)
     except Exception as error:
         from offload.cli.execution import SIMILAR
-        from offload.operations.results import problem
+        from offload.operations.result_json import problem
 
         if request.options["debug"]:
             import traceback
@@ -107,7 +107,7 @@ def _stop(request: Request, stop: KeyboardInterrupt) -> int:
 def _command(request: Request, serve: Serve) -> None:
     from pathlib import Path
 
-    from seglog.base.later import import_without
+    from seglog.base.lazy import import_without
 
     import_without("dataclasses", "inspect")  # it makes docstrings for classes that have none
     if request.options["debug"]:
@@ -117,7 +117,7 @@ def _command(request: Request, serve: Serve) -> None:
 
     from offload.cli.execution import run_command, understood_values
     from offload.cli.session import Session
-    from offload.operations.listing import COMMANDS
+    from offload.operations.command_list import COMMANDS
 
     options = request.options
     if options["daemon"] is not None and request.path in LOCAL:

@@ -15,16 +15,16 @@ from functools import partial
 
 from catalog.format.commit import ForkPoint
 from catalog.format.control import MAIN
-from catalog.objects.base import ObjectStore
+from catalog.objects.object_store import ObjectStore
 from catalog.snapshot import Snapshot
 from catalog.volume import Volumes
 from offload.read.chunk_fetcher import in_order
 from offload.read.cold_reader import ColdReader
 from offload.services.expired import expired_before, unexpired
 from offload.spark.aggregates import MOST_READ_BYTES, Aggregate, Row, TopicView, aggregate, groups
+from offload.spark.change_feed import feed_of
 from offload.spark.columns import WITHOUT_DATA
-from offload.spark.feed import feed_of
-from offload.spark.loss import check_loss
+from offload.spark.data_loss import check_loss
 from offload.spark.messages import InvalidMessage
 from offload.spark.option_texts import moment_ms
 from offload.spark.options import ReadOptions, Verify
@@ -33,7 +33,7 @@ from offload.spark.pin import Pin, PinnedTopic, pin_topics
 from offload.spark.selection import Selection, conditions_of, may_show, meets, select
 from offload.spark.stores import open_remote
 from offload.spark.task import Filter, Needs, Op, Task
-from seglog.base.values import dataclass
+from seglog.base.dataclasses import dataclass
 from seglog.files.clock import SystemClock
 
 _PARALLELISM = 32  # of a cluster that nothing is known of

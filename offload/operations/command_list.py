@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from offload.operations.listed import ListedCommand, ListedParameter
+from offload.operations.listed_command import ListedCommand, ListedParameter
 
 VERSION = '0.1.0'
 

@@ -53,9 +53,9 @@ from pathlib import Path
 
 from xxhash import xxh3_64_intdigest
 
-from seglog.base.later import logger, pattern
+from seglog.base.lazy import logger, pattern
 from seglog.base.ownership import Owned
-from seglog.files.port import Files, OsFiles
+from seglog.files.file_system import Files, OsFiles
 
 Name = tuple[bytes, int]
 """The name of a chunk: its segment's id and its offset in the data object."""
@@ -63,7 +63,7 @@ Name = tuple[bytes, int]
 _SMALL_SHARE = 10
 _LARGEST_SHARE = 4  # a chunk above a quarter of the limit is not kept
 _USES_MAX = 3
-_log = logger("offload.read.cache")
+_log = logger("offload.read.chunk_cache")
 
 _DIRECTORY = "seglog-chunks"
 _LOCK = "LOCK"

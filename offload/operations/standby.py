@@ -32,24 +32,20 @@ from pathlib import Path
 import seglog
 from catalog import MAIN
 from catalog.errors import BranchCollected, CatalogError, NoSuchBranch, NoSuchBucket, NoSuchTopic, StoreUnreachable
-from catalog.objects.base import ObjectStore
-from catalog.objects.patience import one_command
+from catalog.objects.object_store import ObjectStore
+from catalog.objects.store_timeout import one_command
 from offload import recovery
 from offload.archive import Archive, attach
-from offload.backoff import Backoff
 from offload.errors import OtherRemote, directory_not_empty
 from offload.moment import Moment
 from offload.recovery import Recovered
 from offload.replication.sync import Synced
+from offload.retries import Backoff
+from offload.services.replication import LOOKS_PER_SEARCH, MOST_WAITS, WAIT_S
 from offload.settings import TenantSettings, read_settings
-from seglog.base.values import dataclass
+from seglog.base.dataclasses import dataclass
 from seglog.files.clock import SystemClock
 
-_NAMES_EVERY = 12
-"""Looks between two searches for new topics: a search lists all names of the remote."""
-
-_MOST_WAITS = 8
-_WAIT_S = 20
 _INTERVALS = 4
 _STORE_IS_AWAY = (StoreUnreachable, NoSuchBucket)
 
@@ -154,7 +150,7 @@ class Follower:
     def rest(self, interval_s: float) -> None:
         """Wait until the next look (STANDBY-4)."""
         names, is_idle = self._archive.replication.replicas(), self._news.was_heard and not self._has_moved
-        if self._retries or is_idle or len(names) > _MOST_WAITS or not self._archive.replication.can_wait:
+        if self._retries or is_idle or len(names) > MOST_WAITS or not self._archive.replication.can_wait:
             self._news.was_heard = False
             time.sleep(max(interval_s, self.away_s()))
         elif not self._news.hear(names, interval_s * _INTERVALS):
@@ -175,7 +171,7 @@ class Follower:
 
     def _search(self) -> None:
         """Look for new topics and branches, at some of the looks. After the first one, a proxy tells what it knows."""
-        if self._looks == 0 or self._looks >= _NAMES_EVERY:
+        if self._looks == 0 or self._looks >= LOOKS_PER_SEARCH:
             names = self._archive.branches.remote_names(from_proxy=self._looks > 0)
             self._looks = 0
             self._listed |= {*names}
@@ -303,7 +299,7 @@ class _News:
     def _wait(self, name: str) -> None:
         """Wait again and again, until there is news, a wait fails, or nobody hears any more."""
         while True:
-            wait_s, has_news = min(max(1, math.ceil(self._end_s - time.monotonic())), _WAIT_S), None
+            wait_s, has_news = min(max(1, math.ceil(self._end_s - time.monotonic())), WAIT_S), None
             with suppress(seglog.SeglogError):  # the next look meets it, too, and tells
                 has_news = self._archive.replication.await_news(name, wait_s)
             with self._lock:

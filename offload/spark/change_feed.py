@@ -45,7 +45,7 @@ from offload.spark.option_texts import moment_ms
 from offload.spark.options import ReadOptions
 from offload.spark.selection import Conditions, SelectedChunk, Selection, select
 from offload.spark.task import Change, ChangeKind, NumberedChunk
-from seglog.base.values import dataclass
+from seglog.base.dataclasses import dataclass
 
 _CHUNK_ROWS = 65_536  # of a removal
 _NOTHING = 0  # the seq at which a state without records is cut

@@ -39,8 +39,8 @@ from typing import Any, Final
 from offload.errors import OffloadError
 from offload.moment import Moment
 from offload.operations.command import hints_of, result_types
-from offload.operations.lines import SCHEMA, RecordBatch, RecordLines, decode_records, encode_records
-from offload.operations.lines import to_json as record_json
+from offload.operations.record_text import SCHEMA, RecordBatch, RecordLines, decode_records, encode_records
+from offload.operations.record_text import to_json as record_json
 from seglog.errors import DaemonError
 
 HIDDEN: Final = MappingProxyType({"json": "hidden"})

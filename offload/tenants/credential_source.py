@@ -13,12 +13,12 @@ if TYPE_CHECKING:
 def source_of(settings: Settings, url: str | None) -> CredentialSource | None:
     """Return the credentials of the directory's tenant for the remote `url`; None for those of the AWS environment.
 
-    Makes no request. Raises the errors of `offload.tenants.access.access_of`.
+    Makes no request. Raises the errors of `offload.tenants.sts_request.access_of`.
     """
     if not settings.tenant.role_arn:
         return None
-    from offload.tenants.access import access_of
     from offload.tenants.credentials import SingleTenant
+    from offload.tenants.sts_request import access_of
 
     access = access_of(settings, url)
     return None if access is None else SingleTenant(access)

@@ -32,15 +32,15 @@ from heapq import heappop, heappush
 from itertools import count, islice
 from operator import itemgetter
 
-from seglog.base.values import dataclass
+from seglog.base.dataclasses import dataclass
 from seglog.engine.engine import Engine
 from seglog.engine.state import TopicState, active_meta, relocated
 from seglog.segments.segment import SegmentInfo, Sizes
 from seglog.values.config import TopicConfig
 from seglog.values.deletes import NO_DELETES, DeleteList, DeleteOp, MergedDeletes, TruncateOp
-from seglog.values.elsewhere import Elsewhere
 from seglog.values.last_deletes import LastDeletes
 from seglog.values.seq_set import SeqSet
+from seglog.values.written_elsewhere import Elsewhere
 from seglog.wal.manifest import TopicMeta, WalPosition
 
 _ticket = count()

@@ -18,7 +18,7 @@ No I/O.
 
 from __future__ import annotations
 
-from seglog.base.values import dataclass
+from seglog.base.dataclasses import dataclass
 from seglog.values.append_key import Key
 from seglog.values.producer import Producer
 

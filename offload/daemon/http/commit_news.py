@@ -22,8 +22,8 @@ from starlette.responses import Response
 
 from catalog.errors import AccessDenied, InvalidKey, NoSuchObject, StoreUnreachable
 from catalog.format.ids import Vid
-from catalog.objects.base import Forward
 from catalog.objects.http import FORWARD_HEADER, forward_sum
+from catalog.objects.object_store import Forward
 from offload.daemon.background.triggers import is_over
 from offload.daemon.http import operations as api
 from offload.daemon.http.objects import absent, check_proxy, of_store

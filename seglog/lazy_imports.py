@@ -1,4 +1,4 @@
-"""The rooms that change a log or follow it, imported when a name of them is first used.
+"""The modules that change a log or follow it, imported when one of their names is first used.
 
 Half of the modules of a log are there to change it, and a look at a log ends without them.
 """
@@ -14,27 +14,28 @@ __all__ = [
     "batches",
     "changes",
     "checkpoint",
+    "checkpoint_plan",
     "conditions",
     "eviction",
     "follow",
     "import_now",
-    "plan",
     "relocation",
     "sealed",
 ]
 
 if TYPE_CHECKING:
-    from seglog.maintenance import checkpoint, eviction, plan, relocation
+    from seglog.maintenance import checkpoint, checkpoint_plan, eviction, relocation
     from seglog.reading import batches, follow, sealed
     from seglog.writing import append, changes, conditions
 else:
-    from seglog.base.later import Later
+    from seglog.base.lazy import LazyModule
 
-    checkpoint, eviction = Later("seglog.maintenance.checkpoint"), Later("seglog.maintenance.eviction")
-    plan, relocation = Later("seglog.maintenance.plan"), Later("seglog.maintenance.relocation")
-    batches, follow = Later("seglog.reading.batches"), Later("seglog.reading.follow")
-    sealed, changes = Later("seglog.reading.sealed"), Later("seglog.writing.changes")
-    append, conditions = Later("seglog.writing.append"), Later("seglog.writing.conditions")
+    checkpoint, eviction = LazyModule("seglog.maintenance.checkpoint"), LazyModule("seglog.maintenance.eviction")
+    checkpoint_plan = LazyModule("seglog.maintenance.checkpoint_plan")
+    relocation = LazyModule("seglog.maintenance.relocation")
+    batches, follow = LazyModule("seglog.reading.batches"), LazyModule("seglog.reading.follow")
+    sealed, changes = LazyModule("seglog.reading.sealed"), LazyModule("seglog.writing.changes")
+    append, conditions = LazyModule("seglog.writing.append"), LazyModule("seglog.writing.conditions")
 
 
 def import_now() -> None:
@@ -47,5 +48,6 @@ def import_now() -> None:
     import seglog.writing.stream  # noqa: F401 - of the first `append_stream`
 
     dtypes.ENTRIES, np.zeros  # noqa: B018 - the first use of a name imports its module
-    for module in (append, batches, checkpoint, conditions, eviction, follow, plan, relocation, sealed, changes):
+    changing = (append, changes, checkpoint, checkpoint_plan, conditions, eviction, relocation)
+    for module in (*changing, batches, follow, sealed):
         module.__name__  # noqa: B018 - the same
