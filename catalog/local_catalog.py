@@ -36,13 +36,14 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import itertools
 import os
 import sqlite3
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import fields
 from pathlib import Path
-from types import TracebackType
+from types import MappingProxyType, TracebackType
 from typing import Any, Self
 from weakref import WeakSet
 
@@ -50,12 +51,71 @@ from catalog.errors import FormatUnsupported, InvalidObject, LocalCatalogUnavail
 from catalog.format.ids import LsnNumber, Sid, Vid
 from catalog.format.keys import Key
 from catalog.local_copy import copy_aside
-from catalog.name_versions import NameVersions
 from seglog.base.arguments import checked
 from seglog.base.dataclasses import dataclass
 from seglog.base.ownership import Owned, is_foreign
 
 _PATIENCE_S = 1
+
+
+class NameVersions:
+    """A number for each name, another one after each change of the name, and who waits for the next one.
+
+    Safe for many threads. No thread waits for the file of the catalog while it has the lock of the versions. So the
+    event loop of a daemon may ask for a version, and register or forget a waiter, while a transaction runs.
+    """
+
+    def __init__(self) -> None:
+        self._versions: dict[str, int] = {}
+        self._numbers = itertools.count(1)
+        self._last_deletion = 0  # the version of each name that has none
+        self._waiters: dict[str, set[Callable[[], None]]] = {}
+        self._lock = threading.Lock()
+
+    @property
+    def all(self) -> Mapping[str, int]:
+        """The number of each name that has a handle or an attempt."""
+        return MappingProxyType(self._versions)
+
+    @checked
+    def of(self, name: str) -> int:
+        """Return the number of a name, for `wait`: that of `all`, or of the last deletion of a handle."""
+        with self._lock:
+            return self._versions.get(name, self._last_deletion)
+
+    @checked
+    def wait(self, name: str, version: int, waiter: Callable[[], None]) -> bool:
+        """Register `waiter`, unless the name has another version by now. Return whether it was registered.
+
+        The next change of the name calls it once, in any thread, however often it was registered. It must neither block
+        nor raise.
+        """
+        with self._lock:
+            if self._versions.get(name, self._last_deletion) != version:
+                return False
+            self._waiters.setdefault(name, set()).add(waiter)
+            return True
+
+    @checked
+    def forget(self, name: str, waiter: Callable[[], None]) -> None:
+        """Forget a waiter, if it is registered. Never waits for a transaction."""
+        with self._lock:
+            waiters = self._waiters.get(name, set())
+            waiters.discard(waiter)
+            if not waiters:
+                self._waiters.pop(name, None)
+
+    def change(self, name: str, *, is_gone: bool = False) -> None:
+        """Take note of a change, or of the deletion of the name's handle. Call who waits for it."""
+        with self._lock:
+            self._versions[name] = number = next(self._numbers)
+            if is_gone:
+                self._last_deletion = number
+                del self._versions[name]
+            waiters = self._waiters.pop(name, ())
+        # A waiter that looks at once waits for the catalog's lock, and so for the end of the transaction.
+        for waiter in waiters:
+            waiter()
 
 
 class Connected(Owned):

@@ -27,12 +27,10 @@ from catalog.objects.object_store import ObjectStore
 from offload.context import ArchiveContext, part
 from offload.errors import NoRemote
 from offload.format.block import largest_entry
-from offload.services.archive_parts import ArchiveParts
-from offload.services.log_reads import ColdTier
+from offload.services.archive_parts import ArchiveParts, ColdTier
 from offload.services.results import Copied, OffloadResult, Removed, Restored, TopicRemoved
 from offload.settings import OffloadSettings, Settings, read_settings
-from offload.tenants.credential_source import source_of
-from offload.wiring import check_remote_apart, open_store
+from offload.wiring import check_remote_apart, open_store, source_of
 from offload.write.uploader import Uploader
 from seglog import Log, Record, Topic
 from seglog.base.arguments import checked

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 from weakref import WeakValueDictionary
 
 from catalog import LocalCatalog
-from catalog.format.lazy_imports import import_now
+from catalog.format.lazy_imports import pb, protobuf, pyroaring, timestamps
 from catalog.objects.object_store import ObjectStore
 from offload.handles import Handles
 from offload.read.chunk_cache import open_cache
@@ -29,6 +29,19 @@ T = TypeVar("T")
 def host_name() -> str:
     """Return the name of this machine, as `socket.gethostname` does, without the import of `socket`."""
     return os.uname().nodename
+
+
+def _import_now() -> None:
+    """Import all that a change needs, before an archive is opened for changes.
+
+    Later, a lack of memory, rights or file descriptors would fail it half-way.
+    """
+    import concurrent.futures.thread  # noqa: F401 - the threads of reads
+    import random  # noqa: F401 - the pauses between tries
+
+    import google_crc32c  # noqa: F401 - the checksums of parts
+
+    pb.Commit, protobuf.Message, pyroaring.BitMap, timestamps.Timestamp  # noqa: B018 - the first use imports its module
 
 
 class TopicLocks:
@@ -104,7 +117,7 @@ class ArchiveContext:
         self._cold = cold
         self._is_chosen = is_chosen
         if not log.is_read_only:
-            import_now()
+            _import_now()
         self._chunks = None if log.is_read_only else open_cache(cold.place_of_cache(log.path), cold.cache_bytes)
         try:
             self.local = LocalCatalog(log.path / "catalog.db", read_only=log.is_read_only, make_room=log.make_room)

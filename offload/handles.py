@@ -17,12 +17,16 @@ HANDLE-6  If the caller chooses another remote than seglog.toml, a handle and th
 HANDLE-7  A replica follows its name. If a promotion gave the name to another volume of this remote, the replica's
     handle moves there. A writer's handle stays: the promotion has fenced it, and `reset` moves it. A proxy that names
     another volume may only lag, so the ref decides.
+
+MOVED-1  A look-up takes no lock of the topic, so an offload, a reset, a takeover or a promotion may run beside it. It
+    then looks in the old place, and fails. So it looks again if it failed and the place is another one since.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from catalog import MAIN, Bounds, Handle, Vid
 from catalog.errors import BranchCollected, CatalogError, Diverged, InvalidName, NoSuchBranch, NoSuchObject, NoSuchTopic
@@ -37,6 +41,25 @@ from seglog.files.clock import Clock
 if TYPE_CHECKING:
     from catalog import Branches, LocalCatalog, Volumes
     from catalog.updates import Updates
+
+T = TypeVar("T")
+
+_ROUNDS = 5
+
+
+def retry_if_moved(look: Callable[[], T], position: Callable[[], object], *errors: type[Exception]) -> T:
+    """Return what `look` returns. After one of the `errors`, look again if `position` returns another value since.
+
+    `look` may change something, if a caller may repeat it after these errors.
+    """
+    for _ in range(_ROUNDS - 1):
+        before = position()
+        try:
+            return look()
+        except errors:
+            if position() == before:
+                raise
+    return look()
 
 
 @dataclass(frozen=True, slots=True)

@@ -34,8 +34,7 @@ from offload.archive import Archive, attach
 from offload.errors import directory_not_empty
 from offload.moment import Moment
 from offload.settings import Settings, TenantSettings, default_file, read_settings
-from offload.tenants.credential_source import source_of
-from offload.wiring import check_remote_apart, open_store
+from offload.wiring import check_remote_apart, open_store, source_of
 from seglog.base.arguments import checked
 from seglog.base.dataclasses import dataclass
 from seglog.base.errors import Missing

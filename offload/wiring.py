@@ -1,4 +1,4 @@
-"""The implementation behind a remote URL, and its place. Only this module names the implementations."""
+"""The implementation behind a remote URL, its place and its credentials. Only this module names the implementations."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from urllib.parse import unquote_to_bytes
 from catalog.errors import AccessDenied, InvalidRemote
 from catalog.format.remotes import split_remote
 from catalog.objects.object_store import ObjectStore
-from offload.settings import DEFAULT, ColdSettings, OffloadSettings
+from offload.settings import DEFAULT, ColdSettings, OffloadSettings, Settings
 from seglog.base.lazy import pattern
 from seglog.errors import InvalidArgument
 
@@ -27,6 +27,7 @@ __all__ = [
     "open_prefix",
     "open_store",
     "path_of",
+    "source_of",
     "variables_without_credentials",
 ]
 
@@ -222,3 +223,18 @@ def _is_in(path: Path, other: Path) -> bool:
             if ancestor.samefile(other):
                 return True
     return False
+
+
+def source_of(settings: Settings, url: str | None) -> CredentialSource | None:
+    """Return the credentials of the directory's tenant for the remote `url`; None for those of the AWS environment.
+
+    Imports boto3 only if the directory needs it. Makes no request. Raises the errors of
+    `offload.tenants.sts_request.access_of`.
+    """
+    if not settings.tenant.role_arn:
+        return None
+    from offload.tenants.credentials import SingleTenant
+    from offload.tenants.sts_request import access_of
+
+    access = access_of(settings, url)
+    return None if access is None else SingleTenant(access)

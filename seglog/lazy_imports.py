@@ -7,8 +7,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from seglog.format.arrays import dtypes, np
-
 __all__ = [
     "append",
     "batches",
@@ -18,7 +16,6 @@ __all__ = [
     "conditions",
     "eviction",
     "follow",
-    "import_now",
     "relocation",
     "sealed",
 ]
@@ -36,18 +33,3 @@ else:
     batches, follow = LazyModule("seglog.reading.batches"), LazyModule("seglog.reading.follow")
     sealed, changes = LazyModule("seglog.reading.sealed"), LazyModule("seglog.writing.changes")
     append, conditions = LazyModule("seglog.writing.append"), LazyModule("seglog.writing.conditions")
-
-
-def import_now() -> None:
-    """Import all that a change needs, before a log is opened for changes.
-
-    Later, a lack of memory, rights or file descriptors would fail it half-way.
-    """
-    import logging  # noqa: F401 - of the first warning
-
-    import seglog.writing.stream  # noqa: F401 - of the first `append_stream`
-
-    dtypes.ENTRIES, np.zeros  # noqa: B018 - the first use of a name imports its module
-    changing = (append, changes, checkpoint, checkpoint_plan, conditions, eviction, relocation)
-    for module in (*changing, batches, follow, sealed):
-        module.__name__  # noqa: B018 - the same

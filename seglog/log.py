@@ -25,8 +25,8 @@ from seglog.files.clock import Clock, SystemClock
 from seglog.files.directory import DirectoryLock
 from seglog.files.file_system import Files, OsFiles, enter, leave
 from seglog.interrupts import OwnLock, closing_after, uninterrupted
-from seglog.lazy_imports import changes, checkpoint, checkpoint_plan, eviction, import_now, relocation
-from seglog.open_engine import make_root, opened, opened_to_look, plain_errors
+from seglog.lazy_imports import changes, checkpoint, checkpoint_plan, eviction, relocation
+from seglog.open_engine import import_now, make_root, opened, opened_to_look, plain_errors
 from seglog.startup import opening
 from seglog.tiers.cold_tier import ColdTier
 from seglog.tiers.segment_store import SegmentStores

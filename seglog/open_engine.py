@@ -15,6 +15,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
+from seglog import lazy_imports
 from seglog.base.lazy import logger
 from seglog.engine.engine import Engine, doing, give_up_ballast
 from seglog.engine.state import reclaimable
@@ -30,6 +31,7 @@ from seglog.errors import (
 from seglog.files.clock import Clock
 from seglog.files.directory import DirectoryLock, in_memory_kind, load_settings
 from seglog.files.file_system import NO_DESCRIPTOR, Files, OsFiles
+from seglog.format.arrays import dtypes, np
 from seglog.lazy_imports import changes, checkpoint, relocation
 from seglog.read_only_view import look
 from seglog.startup import opening
@@ -47,12 +49,26 @@ _logger = logger("seglog.log")
 T = TypeVar("T")
 
 
+def import_now() -> None:
+    """Import all that a change needs, before a log is opened for changes.
+
+    Later, a lack of memory, rights or file descriptors would fail it half-way.
+    """
+    import logging  # noqa: F401 - of the first warning
+
+    import seglog.writing.stream  # noqa: F401 - of the first `append_stream`
+
+    dtypes.ENTRIES, np.zeros  # noqa: B018 - the first use of a name imports its module
+    for name in lazy_imports.__all__:
+        getattr(lazy_imports, name).__name__  # noqa: B018 - the same
+
+
 def opened_to_look(
     files: Files, layout: Layout, clock: Clock, settings: LogSettings | None, stores: SegmentStores | None
 ) -> Engine:
     """Return an engine that shows the directory and changes nothing (seglog.read_only_view)."""
     settings = load_settings(layout.settings) if settings is None else settings
-    warm_stores = WarmStores.configured(files, layout, settings, stores)
+    warm_stores = opening.configured_warm_stores(files, layout, settings, stores)
     if warm_stores is not None:
         warm_stores.check_owners()
     return look(files, layout, clock, settings, warm_stores)
@@ -104,7 +120,7 @@ def _start(
     settings = load_settings(layout.settings) if settings is None else settings
     if not opening.is_data_directory(files, layout):
         opening.make_new(files, layout)
-    warm_stores = WarmStores.configured(files, layout, settings, stores)
+    warm_stores = opening.configured_warm_stores(files, layout, settings, stores)
     recovered = _recover(files, layout)
     if warm_stores is not None:
         opening.adopt_warm(files, layout, recovered.topics.values(), warm_stores)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-__all__ = ["import_now", "pb", "protobuf", "pyroaring", "timestamps"]
+__all__ = ["pb", "protobuf", "pyroaring", "timestamps"]
 
 if TYPE_CHECKING:
     import pyroaring
@@ -23,16 +23,3 @@ else:
 
     pb, protobuf = LazyModule("catalog.schema_pb2", *_RARE), LazyModule("google.protobuf.message")
     pyroaring, timestamps = LazyModule("pyroaring"), LazyModule("google.protobuf.timestamp_pb2", *_RARE)
-
-
-def import_now() -> None:
-    """Import all that a change needs, before an archive is opened for changes.
-
-    Later, a lack of memory, rights or file descriptors would fail it half-way.
-    """
-    import concurrent.futures.thread  # noqa: F401 - the threads of reads
-    import random  # noqa: F401 - the pauses between tries
-
-    import google_crc32c  # noqa: F401 - the checksums of parts
-
-    pb.Commit, protobuf.Message, pyroaring.BitMap, timestamps.Timestamp  # noqa: B018 - the first use imports its module

@@ -80,7 +80,7 @@ def _findings(
 
         return examine(store, SystemClock())
     from offload.operations.doctor_spark import doctor_spark, start_session
-    from offload.tenants.credential_source import source_of
+    from offload.wiring import source_of
 
     settings = session.settings()
     source = source_of(settings, store.url)

@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING, Annotated
 
 from offload.cli.execution import with_bars
 from offload.cli.session import Session
-from offload.cli.start import recovered_text
+from offload.cli.start import RoleArn, recovered_text, tenant_of
 from offload.cli.stopped import told
-from offload.cli.tenant_role import RoleArn, tenant_of
 from offload.operations.command import About, Command
 from offload.operations.printing import ago_text, counted
 from seglog.interrupts import closed_after

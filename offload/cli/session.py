@@ -232,8 +232,7 @@ class Session:
     def remote_store(self) -> Iterator[ObjectStore]:
         """Yield the store behind --remote, the environment or seglog.toml. Raises `NoRemote`."""
         from offload.errors import NoRemote
-        from offload.tenants.credential_source import source_of
-        from offload.wiring import open_store
+        from offload.wiring import open_store, source_of
 
         settings = self.settings()
         url = self.remote or settings.url

@@ -252,8 +252,7 @@ def _opened(
     session: Session, url: str, owner_profile: str | None
 ) -> Iterator[tuple[WholePrefix, WholePrefix | None, list[Upload]]]:
     """Yield the prefix, the same with the owner's rights, and the uploads on record. The directory is locked."""
-    from offload.tenants.credential_source import source_of
-    from offload.wiring import open_prefix
+    from offload.wiring import open_prefix, source_of
 
     with ExitStack() as stack:
         stack.enter_context(session.one_command())

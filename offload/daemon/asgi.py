@@ -1,9 +1,10 @@
-"""The types of ASGI, and the keys that the daemon puts into the scope of a request."""
+"""The types of ASGI, the keys that the daemon puts into the scope of a request, and the ids of the one under way."""
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, MutableMapping
-from typing import Any, TypeAlias
+from contextvars import ContextVar
+from typing import Any, Final, TypeAlias
 
 Scope: TypeAlias = MutableMapping[str, Any]
 Headers: TypeAlias = Mapping[bytes, bytes]
@@ -11,6 +12,15 @@ Message: TypeAlias = MutableMapping[str, Any]
 Receive: TypeAlias = Callable[[], Awaitable[Message]]
 Send: TypeAlias = Callable[[Message], Awaitable[None]]
 App: TypeAlias = Callable[[Scope, Receive, Send], Awaitable[None]]
+
+request_id: Final[ContextVar[str]] = ContextVar("request_id", default="")
+"""The id of the request under way. It is empty outside a request."""
+
+tenant_id: Final[ContextVar[str]] = ContextVar("tenant_id", default="")
+"""The name of the tenant that the daemon works for. It is empty outside a tenant.
+
+A request sets it in its own task, a background task has it from its start, and a thread of a service from its start.
+"""
 
 ABORT = "seglog.abort"
 """The key in the state of a WebSocket's scope: a function that ends its connection at once."""

@@ -25,9 +25,9 @@ from offload.daemon.problems import RETRY_AFTER_S
 from offload.daemon.scheduler.pressure import RESUME
 from offload.daemon.service import Service
 from offload.errors import Busy, OtherRemote, Stopping
+from offload.handles import retry_if_moved
 from offload.operations.command import Command, Directory, RequestsSeen, Tell, Work, with_branch
 from offload.operations.result_json import json_line, message, progress_line
-from offload.retries import retry_if_moved
 from seglog import Log, NoSuchTopic
 from seglog.base.dataclasses import dataclass
 

@@ -1,6 +1,6 @@
 """The daemon's own log on standard error: one line for each event, as text, or as JSON for machines.
 
-A line of a tenant has the field `tenant` (offload.daemon.ids).
+A line of a tenant has the field `tenant` (offload.daemon.asgi).
 
 LOGS-1  At level DEBUG, the AWS libraries write tokens, signatures and signed URLs. Their levels here are never below
     INFO, also with `debug`. If another part of the process lowers one, the filter of the handler drops the record.
@@ -15,7 +15,7 @@ import sys
 
 import structlog
 
-from offload.daemon.ids import tenant_id
+from offload.daemon.asgi import tenant_id
 
 _ACCESS_FIELDS = ("method", "path", "status", "seconds", "sent_bytes", "client", "request_id", "token")
 """The fields of a line of the access log (offload.daemon.request_log)."""

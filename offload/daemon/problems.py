@@ -32,8 +32,7 @@ from typing import Any, Final, TypeAlias
 
 from starlette.responses import Response
 
-from offload.daemon.asgi import Send
-from offload.daemon.ids import request_id
+from offload.daemon.asgi import Send, request_id
 from offload.errors import BodyBroken, Busy, Refused, Stopping
 from offload.operations.result_json import problem
 from seglog import (

@@ -32,8 +32,7 @@ from collections.abc import Callable, MutableMapping, Sequence
 from contextlib import suppress
 from typing import Any, Protocol
 
-from offload.daemon.asgi import App, Receive, Scope, Send, headers_of, over_websocket
-from offload.daemon.ids import request_id, tenant_id
+from offload.daemon.asgi import App, Receive, Scope, Send, headers_of, over_websocket, request_id, tenant_id
 from offload.daemon.problems import error_answer
 from offload.daemon.request_limits import PROBES
 from offload.daemon.revocation import is_revoked, last_words, refusal

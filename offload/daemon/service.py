@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 import offload
 from catalog.objects.object_store import ObjectStore
 from offload.archive import Archive
+from offload.daemon.asgi import tenant_id
 from offload.daemon.background import Background
 from offload.daemon.background.context import LiveSettings, TaskContext
 from offload.daemon.background.disk import DiskState
@@ -24,7 +25,6 @@ from offload.daemon.cursors import Cursors
 from offload.daemon.events import Events
 from offload.daemon.feeds import Feeds
 from offload.daemon.figures import DirectoryFigures
-from offload.daemon.ids import tenant_id
 from offload.daemon.metrics import MeteredFiles, Metrics
 from offload.daemon.offload_outcomes import Runs
 from offload.daemon.past_topic import PastTopic

@@ -46,9 +46,8 @@ from prometheus_client import CollectorRegistry, Counter, Gauge
 
 from catalog.format.remotes import split_remote
 from catalog.tenants.names import check_tenant
-from offload.daemon.asgi import App
+from offload.daemon.asgi import App, tenant_id
 from offload.daemon.http import direct, make_app
-from offload.daemon.ids import tenant_id
 from offload.daemon.listeners import listening_over_unix
 from offload.daemon.metrics import text_of, watch_process
 from offload.daemon.request_limits import Guard

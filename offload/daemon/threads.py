@@ -13,7 +13,7 @@ from contextlib import suppress
 from typing import Any
 
 from catalog.objects.store_timeout import one_command
-from offload.daemon.ids import tenant_id
+from offload.daemon.asgi import tenant_id
 
 #: So much of a body is taken apart in the event loop. Longer texts of short values take longer than a turn of threads.
 SHORT_BYTES = 16 * 1024

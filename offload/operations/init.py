@@ -14,8 +14,7 @@ from catalog.objects.object_store import first_valid_key
 from offload.operations.command import Tell
 from offload.operations.result_json import OPTIONAL
 from offload.settings import Settings, TenantSettings, default_file
-from offload.tenants.credential_source import source_of
-from offload.wiring import check_remote_apart, open_store
+from offload.wiring import check_remote_apart, open_store, source_of
 from seglog.base.dataclasses import dataclass
 from seglog.base.errors import Conflict
 

@@ -40,9 +40,8 @@ from offload.errors import OtherRemote, directory_not_empty
 from offload.moment import Moment
 from offload.recovery import Recovered
 from offload.replication.sync import Synced
-from offload.retries import Backoff
 from offload.services.replication import LOOKS_PER_SEARCH, MOST_WAITS, WAIT_S
-from offload.settings import TenantSettings, read_settings
+from offload.settings import Backoff, TenantSettings, read_settings
 from seglog.base.dataclasses import dataclass
 from seglog.files.clock import SystemClock
 

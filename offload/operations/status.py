@@ -16,7 +16,6 @@ from offload.operations.printing import Output, counted, fitted, format_bytes, l
 from offload.operations.result_json import HIDDEN, MERGED, OPTIONAL
 from offload.operations.topic import TopicPlaces, places_of
 from offload.reports import Lag, RunStatus, TopicStatus
-from offload.retries import retry_if_moved
 from seglog import NoSuchTopic, SystemClock
 from seglog.base import forms
 from seglog.base.dataclasses import dataclass
@@ -142,6 +141,8 @@ def status(
 
 def _archived(directory: Directory, archive: Archive, name: str, *, runs: bool) -> ArchivedTopic:
     """Return what there is to show of a topic. It may leave the log meanwhile, or come there (MOVED-1)."""
+    from offload.handles import retry_if_moved
+
     log = directory.log
 
     def look() -> ArchivedTopic:

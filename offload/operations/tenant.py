@@ -192,7 +192,7 @@ def credentials(request: Asked, settings: Settings, url: str | None) -> TenantGr
 def check(name: str, settings: Settings, url: str | None) -> TenantCheck:
     """Check the bucket of a tenant with its own credentials. Raises `Misuse` and the errors of STS."""
     from offload.tenants.bucket_check import check_bucket
-    from offload.tenants.credential_source import source_of
+    from offload.wiring import source_of
 
     check_tenant(name)
     if settings.tenant.name not in {"", name}:

@@ -32,9 +32,8 @@ from catalog.history import NO_HISTORY, retry_if_collected
 from catalog.refs.state_names import Pins
 from catalog.snapshot import cut
 from offload.errors import HistoryBehind, NotOffloaded
-from offload.handles import Tip, split_name
+from offload.handles import Tip, retry_if_moved, split_name
 from offload.read.delete_effects import count_live, last_live_seq
-from offload.retries import retry_if_moved
 from offload.services.archive_parts import ArchiveParts
 from offload.services.expired import expired_before
 from seglog import DeleteOp, Record, Topic, TruncateOp

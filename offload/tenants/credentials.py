@@ -43,7 +43,7 @@ from catalog.errors import AccessDenied, CatalogError, StoreUnreachable
 from catalog.objects.s3_credentials import FoundCredentials
 from catalog.objects.s3_timeout import SilentStore, be_patient
 from catalog.objects.store_timeout import LIMIT_S
-from offload.retries import Backoff
+from offload.settings import Backoff
 from offload.tenants.aio_clients import open_aio_client, warm
 from offload.tenants.sts_request import GrantedCredentials, TenantAccess, granted_in, request_of
 from seglog.base.dataclasses import dataclass

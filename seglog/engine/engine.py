@@ -48,8 +48,8 @@ from seglog.tiers.warm_stores import WarmStores
 from seglog.values.config import LogSettings, TopicConfig
 from seglog.values.layout import Layout
 from seglog.values.written_elsewhere import Elsewhere
+from seglog.wal.group_commit import Committer
 from seglog.wal.manifest import Encoder, WalPosition
-from seglog.wal.shard_commits import Committer
 from seglog.wal.wal import Wals, first_ordinal
 
 _logger = logger("seglog.engine.engine")

@@ -78,13 +78,32 @@ from seglog.files.file_system import Files, OpenFile
 from seglog.maintenance.removal import find_fronts, log_unknown_front
 from seglog.segments.segment import SegmentCache, SegmentInfo
 from seglog.startup.recovery import Recovered, recover
-from seglog.tiers.segment_store import Part, SegmentId
+from seglog.tiers.segment_store import LocalSegmentStore, Part, SegmentId, SegmentStores
 from seglog.tiers.warm_stores import WarmStores
 from seglog.values.config import LogSettings
 from seglog.values.deletes import DeleteOp, MergedDeletes
 from seglog.values.layout import Layout, WalFolder, number_in
 from seglog.wal.manifest import LogManifest, WalPosition, load, new_mark_secret, numbers, store
 from seglog.wal.wal import create_first, create_first_file, first_ordinal, open_wals, point_to
+
+
+def configured_warm_stores(
+    files: Files, layout: Layout, settings: LogSettings, stores: SegmentStores | None
+) -> WarmStores | None:
+    """Return the given `stores`, or directories in the setting `cold_dir`. None: neither is set.
+
+    `cold_dir` may be relative to the data directory.
+    """
+    if stores is not None:
+        warm_stores = WarmStores(stores, Path("warm store"), data=layout)
+    elif settings.cold_dir:
+        warm = Layout(layout.root / settings.cold_dir)
+        warm_stores = WarmStores(lambda topic_id: LocalSegmentStore(files, warm, topic_id), warm.root, data=layout)
+        warm_stores.store(0)
+    else:
+        return None
+    warm_stores.check_apart(files)
+    return warm_stores
 
 
 def is_data_directory(files: Files, layout: Layout) -> bool:

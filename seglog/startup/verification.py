@@ -30,7 +30,7 @@ from seglog.files.file_system import Files, OpenFile, OsFiles, ReadOnlyFiles
 from seglog.maintenance.removal import segment_names
 from seglog.segments.rewrite import NEW, settle_rewrite
 from seglog.segments.segment import SegmentInfo
-from seglog.startup.opening import is_data_directory, missing_folder, missing_part
+from seglog.startup.opening import configured_warm_stores, is_data_directory, missing_folder, missing_part
 from seglog.startup.recovery import recover
 from seglog.startup.segment_check import check_parts, check_segment
 from seglog.startup.wal_check import check_wal
@@ -62,7 +62,7 @@ def verify(
     if not is_data_directory(port, layout) and missing_part(port, layout) is None:
         raise NotADataDirectory(layout.root)
     settings = load_settings(layout.settings) if settings is None else settings
-    stores = WarmStores.configured(port, layout, settings, warm_stores)
+    stores = configured_warm_stores(port, layout, settings, warm_stores)
     if stores is not None:
         stores.check_owners()
     with SharedLock(port, layout.lock):

@@ -38,7 +38,6 @@ from seglog.interrupts import OwnLock
 from seglog.segments.segment import SegmentInfo, SegmentReader
 from seglog.tiers.segment_store import LocalSegmentStore, OwnedStores, Part, SegmentId, SegmentStore, SegmentStores
 from seglog.tiers.warm_directory import IsOurs, WarmDirectory, log_id
-from seglog.values.config import LogSettings
 from seglog.values.layout import Layout, number_in
 
 _logger = logger("seglog.tiers.warm_stores")
@@ -154,25 +153,6 @@ class WarmStores:
         self._stores: dict[int, SegmentStore] = {}
         self._kept: OrderedDict[tuple[int, int, int], _Bytes] = OrderedDict()
         self._size_bytes = 0
-
-    @classmethod
-    def configured(
-        cls, files: Files, layout: Layout, settings: LogSettings, stores: SegmentStores | None
-    ) -> WarmStores | None:
-        """Return the given `stores`, or directories in the setting `cold_dir`. None: neither is set.
-
-        `cold_dir` may be relative to the data directory.
-        """
-        if stores is not None:
-            warm_stores = cls(stores, Path("warm store"), data=layout)
-        elif settings.cold_dir:
-            warm = Layout(layout.root / settings.cold_dir)
-            warm_stores = cls(lambda topic_id: LocalSegmentStore(files, warm, topic_id), warm.root, data=layout)
-            warm_stores.store(0)
-        else:
-            return None
-        warm_stores.check_apart(files)
-        return warm_stores
 
     def check_apart(self, files: Files) -> None:
         """Raise `WarmDirectoryNotApart` if a warm directory is not apart from the data directory.

@@ -31,7 +31,6 @@ MODULES = (
     "seglog.aio.append_queue",
     "seglog.aio.merged",
     "seglog.wal.group_commit",
-    "seglog.wal.shard_commits",
     "seglog.engine.entries",
     "seglog.engine.tail",
     "seglog.wal.wal",

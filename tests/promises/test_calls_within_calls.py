@@ -28,7 +28,7 @@ DIRECTORY = Path("/log")
 SETTINGS = LogSettings(segment_max_events=5, wal_file_bytes=4096)
 PARTS = """base.arguments log topic engine.engine engine.entries engine.state engine.tail engine.work_thread
     interrupts maintenance.absorb maintenance.checkpoint maintenance.eviction maintenance.plan
-    maintenance.removal reading.read segments.segment values.deletes wal.shard_commits wal.group_commit
+    maintenance.removal reading.read segments.segment values.deletes wal.group_commit
     wal.wal writing.append writing.changes"""
 MODULES = tuple(f"seglog.{name}" for name in PARTS.split())
 # The most points tried for each call, evenly spaced: with an append as the handler's call, and with any other.

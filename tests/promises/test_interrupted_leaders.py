@@ -19,7 +19,6 @@ from tests.seams.log import queue_of
 
 MODULES = (
     "seglog.wal.group_commit",
-    "seglog.wal.shard_commits",
     "seglog.engine.entries",
     "seglog.engine.tail",
     "seglog.wal.wal",

@@ -30,9 +30,8 @@ from seglog.segments.segment import SegmentInfo
 from seglog.topic import Topic
 from seglog.values.append_key import Key
 from seglog.values.layout import Layout
-from seglog.wal.group_commit import Entry, GroupCommit
+from seglog.wal.group_commit import Committer, Entry, GroupCommit
 from seglog.wal.manifest import Encoder, TopicMeta, load
-from seglog.wal.shard_commits import Committer
 from seglog.wal.wal import Wal
 from seglog.writing import append
 

@@ -9,8 +9,7 @@ from collections.abc import Callable, Collection, Iterable
 from catalog.errors import Diverged
 from offload.daemon.background.triggers import is_over
 from offload.errors import OtherRemote
-from offload.retries import Backoff
-from offload.settings import OffloadSettings
+from offload.settings import Backoff, OffloadSettings
 from seglog.base.dataclasses import dataclass
 
 _log = logging.getLogger("seglog.daemon")

@@ -27,14 +27,13 @@ from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
-from offload.daemon.asgi import PREFIX_KEY, App, Receive, Scope, Send
+from offload.daemon.asgi import PREFIX_KEY, App, Receive, Scope, Send, tenant_id
 from offload.daemon.clients import for_checked_clients
 from offload.daemon.http import operations as api
 from offload.daemon.http.answers import app_of
 from offload.daemon.http.parameters import query_of
 from offload.daemon.http.probes import HEALTH, METRICS, OPENAPI, READY, document
 from offload.daemon.http.roles import guarded
-from offload.daemon.ids import tenant_id
 from offload.daemon.problems import refuse
 from offload.daemon.revocation import OpenAnswers
 from offload.daemon.tenants import Tenant, Tenants

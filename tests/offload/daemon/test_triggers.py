@@ -3,8 +3,7 @@ from __future__ import annotations
 import pytest
 
 from offload.daemon.background.triggers import Backlog, Due, Policy, due, is_over, next_due_ms, policy_of
-from offload.retries import Backoff
-from offload.settings import OffloadSettings
+from offload.settings import Backoff, OffloadSettings
 from seglog import InvalidSetting, SegmentInfo
 
 NEVER = Policy(after_ms=None, hot_bytes=None, tail_interval_ms=None)
