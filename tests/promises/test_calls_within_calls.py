@@ -27,7 +27,7 @@ from tests.work import amounts, tell
 DIRECTORY = Path("/log")
 SETTINGS = LogSettings(segment_max_events=5, wal_file_bytes=4096)
 PARTS = """base.arguments log topic engine.engine engine.entries engine.state engine.tail engine.work_thread
-    interrupts maintenance.absorb maintenance.checkpoint maintenance.eviction maintenance.plan
+    interrupts maintenance.absorb maintenance.checkpoint maintenance.eviction maintenance.checkpoint_plan
     maintenance.removal reading.read segments.segment values.deletes wal.group_commit
     wal.wal writing.append writing.changes"""
 MODULES = tuple(f"seglog.{name}" for name in PARTS.split())
