@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks import daemon
-from benchmarks.http_follow import Crowd, Way, begin_crowd, received
+from benchmarks.http_follow import Crowd, Way, begin_crowd, crowded, received
 from benchmarks.http_load import post
 from benchmarks.machine import describe
 from benchmarks.options import Options
@@ -109,37 +109,20 @@ def _fan_out(options: Options) -> list[Row]:
         b"SUB %s %d\r\n" % (topic.encode(), at) for at, topic in enumerate(TOPICS, 1)
     )
     subjects = {
-        "seglog": _fanned(_ours, _events(*TOPICS), followers),
-        "jetstream": _fanned(_theirs, Way(subscribe), followers),
+        "seglog": crowded(_ours, _events(*TOPICS), followers, _delivered, each=len(TOPICS)),
+        "jetstream": crowded(_theirs, Way(subscribe), followers, _delivered, each=len(TOPICS)),
     }
     label = f"{followers} followers of {len(TOPICS)} topics"
     rounds = in_slices(options, label, subjects)
     return compare(rounds, label, "records/s", "records_per_s", "jetstream", more_is_better=True)
 
 
-def _fanned(serve: Callable[[Path], Any], way: Way, followers: int) -> Open:
-    @contextmanager
-    def open_subject(directory: Path) -> Iterator[Slice]:
-        with asyncio.Runner() as runner:
-            served = serve(directory)
-            port, publish = runner.run(served.__aenter__())
-            try:
-                crowd = runner.run(begin_crowd(port, way, followers, each=len(TOPICS)))
-                runner.run(crowd.receive(publish))
-                yield lambda slice_s: runner.run(_delivered(crowd, publish, followers, slice_s))
-                crowd.close()
-            finally:
-                runner.run(served.__aexit__(None, None, None))
-
-    return open_subject
-
-
-async def _delivered(crowd: Crowd, publish: Callable[[bytes], None], followers: int, slice_s: float) -> Figures:
+async def _delivered(crowd: Crowd, publish: Callable[[bytes], None], slice_s: float) -> Figures:
     begin, rounds = time.perf_counter(), 0
     while time.perf_counter() - begin < slice_s or not rounds:
         await crowd.receive(publish)
         rounds += 1
-    return {"records_per_s": rounds * followers * len(TOPICS) * BATCH / (time.perf_counter() - begin)}
+    return {"records_per_s": rounds * len(crowd.followers) * len(TOPICS) * BATCH / (time.perf_counter() - begin)}
 
 
 def _batch(token: bytes) -> list[bytes]:
@@ -347,9 +330,9 @@ async def _epoch(port: int) -> int:
 
 @asynccontextmanager
 async def _consumer(directory: Path, count: int) -> AsyncIterator[Callable[[], Any]]:
-    from nats.js.api import AckPolicy, ConsumerConfig
-
     with jetstream.running(directory) as address:
+        from nats.js.api import AckPolicy, ConsumerConfig  # there if `running` did not refuse
+
         async with jetstream.connected(address) as stream:
             policy = AckPolicy.EXPLICIT if count == 1 else AckPolicy.ALL
             settings = ConsumerConfig(ack_policy=policy, max_ack_pending=-1)

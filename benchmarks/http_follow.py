@@ -17,11 +17,11 @@ import asyncio
 import os
 import shutil
 import time
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from benchmarks import daemon
 from benchmarks.http_load import post
@@ -32,7 +32,7 @@ from benchmarks.runner import Figures, percentiles
 from benchmarks.slices import Open, Slice, in_slices
 from benchmarks.stores import jetstream
 
-__all__ = ["SUMMARY", "Crowd", "Way", "begin_crowd", "received", "run"]
+__all__ = ["SUMMARY", "Crowd", "Way", "begin_crowd", "crowded", "received", "run"]
 
 SUMMARY = "followers over HTTP: append to receipt, and the CPU time of idle ones"
 
@@ -71,6 +71,7 @@ WAYS = {
 
 Publish: TypeAlias = Callable[[bytes], None]
 Served: TypeAlias = AbstractAsyncContextManager[tuple[int, Publish]]
+Measure: TypeAlias = Callable[["Crowd", Publish, float], Coroutine[Any, Any, Figures]]
 
 
 def run(options: Options) -> Report:
@@ -81,8 +82,8 @@ def run(options: Options) -> Report:
 
 
 def _receipts(options: Options, followers: int) -> list[Row]:
-    subjects = {name: _subject(_daemon, way, followers) for name, way in WAYS.items()}
-    subjects["jetstream"] = _subject(_jetstream, Way(_SUBSCRIBE), followers)
+    subjects = {name: crowded(_daemon, way, followers, received) for name, way in WAYS.items()}
+    subjects["jetstream"] = crowded(_jetstream, Way(_SUBSCRIBE), followers, received)
     label = "1 follower" if followers == 1 else f"{followers:,} followers"
     rounds = in_slices(options, label, subjects)
     rows: list[Row] = []
@@ -124,16 +125,18 @@ def _cpu_s(pid: int) -> float:
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
-def _subject(serve: Callable[[Path], Served], way: Way, followers: int) -> Open:
+def crowded(serve: Callable[[Path], Served], way: Way, followers: int, measure: Measure, each: int = 1) -> Open:
+    """Return a subject whose followers wait for `each` copies of a token. `measure` is what its slices do."""
+
     @contextmanager
     def open_subject(directory: Path) -> Iterator[Slice]:
         with asyncio.Runner() as runner:
             served = serve(directory)
             port, publish = runner.run(served.__aenter__())
             try:
-                crowd = runner.run(begin_crowd(port, way, followers))
+                crowd = runner.run(begin_crowd(port, way, followers, each))
                 runner.run(crowd.receive(publish))  # until the first record is there, a follower may not have begun
-                yield lambda slice_s: runner.run(received(crowd, publish, slice_s))
+                yield lambda slice_s: runner.run(measure(crowd, publish, slice_s))
                 crowd.close()
             finally:
                 runner.run(served.__aexit__(None, None, None))

@@ -24,8 +24,10 @@ from seglog.base.errors import Conflict
 
 if TYPE_CHECKING:
     from offload.daemon.service import Service
-    from offload.daemon.topic_news import EventId
-    from seglog.delivery.cursor import AckedSeqs, Cursor
+    from offload.daemon.topic_news import Acked, EventId
+    from offload.replica_topic import ReplicaTopic
+    from seglog import Topic
+    from seglog.delivery.cursor import Cursor
     from seglog.delivery.cursor_states import CursorStates
 
 _log = logging.getLogger("seglog.daemon")
@@ -59,9 +61,13 @@ class Cursors:
         """
         return _position(await self._find(topic, name))
 
-    async def acked_above(self, topic: str, name: str) -> AckedSeqs:
-        """Return the acked seqs above the floor, which a follower passes over. Raise as `position` does."""
-        return (await self._find(topic, name)).acked_above
+    async def begin(self, topic: Topic | ReplicaTopic, name: str) -> tuple[EventId, Acked | None]:
+        """Return the position of a cursor, and the acked seqs behind it, if any. Raise as `position` does."""
+        from offload.daemon.topic_news import Acked  # imported late, because that module imports the service
+
+        cursor = await self._find(topic.name, name)
+        acked = cursor.acked_above
+        return _position(cursor), Acked(topic, acked, cursor.epoch) if acked else None
 
     async def ack(self, topic: str, name: str, seqs: Sequence[int], epoch: int) -> EventId:
         """Ack seqs, durably, and return the position then. A range from 1 on acks all up to its end.

@@ -21,8 +21,6 @@ MERGED-3  A strong follower asks the log for a sync, which costs nothing if one 
     before it begins, too: else its first id may name a seq that a power cut gives to another record. All strong
     followers that ask while a sync runs share the next one. So nobody looks at anything in intervals.
 MERGED-4  If one topic fails, the whole stream ends with its error. A client would not miss a topic that fell silent.
-MERGED-5  After a truncation, the seqs from the cut on are other records. So the client sees them, whatever it acked
-    before.
 MERGED-6  Nothing follows a page that the client took only in part.
 """
 
@@ -32,11 +30,11 @@ import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from contextlib import aclosing
 from types import TracebackType
-from typing import Any, NamedTuple, Protocol, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 from offload.daemon.service import Service
 from offload.daemon.threads import in_threads
-from offload.daemon.topic_news import Begin, EventId, News, Truncation, topic_news
+from offload.daemon.topic_news import Acked, Begin, EventId, News, Seqs, Truncation, topic_news
 from offload.errors import InvalidOption
 from offload.replica_topic import ReplicaTopic
 from seglog import Topic
@@ -86,32 +84,17 @@ def place_behind(found: News | Truncation) -> EventId:
     return EventId(found.page.epoch, found.page.next_seq - 1)
 
 
-class Seqs(Protocol):
-    """A set of seqs, such as those that a cursor has acked."""
-
-    def __contains__(self, seq: int, /) -> bool: ...
-
-
 @dataclass(frozen=True, slots=True)
 class FollowedTopic:
     """One topic of a stream. `last` says what the client has, and counts more than `begin`.
 
-    The client does not see the records in `hidden`, for example because it has acked them. These seqs are those of
-    `hidden_epoch` (MERGED-5).
+    The client does not see the records in `acked`.
     """
 
     topic: Topic | ReplicaTopic
     begin: Begin
     last: EventId | None = None
-    hidden: Seqs | None = None
-    hidden_epoch: int = 0
-
-    def hidden_in(self, epoch: int) -> Seqs | None:
-        """Return what the client does not see of a page of this epoch. Raises `NoSuchTopic`."""
-        if self.hidden is None or epoch == self.hidden_epoch or not isinstance(self.topic, Topic):
-            return self.hidden
-        _, cut = self.topic.inner.changed_since(self.hidden_epoch)
-        return self.hidden if cut is None else _Below(cut, self.hidden)
+    acked: Acked | None = None
 
 
 class Arrival(NamedTuple):
@@ -219,9 +202,12 @@ class MergedNews:
             async with aclosing(topic_news(self._service, followed.topic, followed.begin, followed.last)) as news:
                 async for found in news:
                     assert found is not None  # noqa: S101 - only a follower with a time gets None
-                    hidden = followed.hidden_in(found.page.epoch) if isinstance(found, News) else None
-                    if self._syncs is not None and isinstance(found, News) and isinstance(followed.topic, Topic):
-                        hidden = await self._synced(followed.topic, found, hidden)
+                    hidden = None
+                    if isinstance(found, News):
+                        acked = followed.acked
+                        hidden = None if acked is None else acked.in_epoch(found.page.epoch)
+                        if self._syncs is not None and isinstance(followed.topic, Topic):
+                            hidden = await self._synced(followed.topic, found, hidden)
                     if not self._deliver.done():
                         await self._begin(name, found)
                     await self._hand_over(Arrival(name, found, hidden))
@@ -244,7 +230,7 @@ class MergedNews:
         """Deliver an arrival when it is the topic's turn, and return when the client has taken it (MERGED-1)."""
         assert not isinstance(arrival.found, Exception)  # noqa: S101 - that ends the stream
         async with self._turn:
-            if self._failure is not None:  # MERGED-6
+            if self._failure is not None:  # nothing follows half of a page (MERGED-6)
                 raise self._failure
             try:
                 if await self._deliver.result()(arrival):
@@ -263,17 +249,6 @@ class MergedNews:
         if not ephemeral:
             return hidden
         return ephemeral if hidden is None else _Either(ephemeral, hidden)
-
-
-class _Below:
-    """The seqs of a container that are below `end`."""
-
-    def __init__(self, end: int, seqs: Seqs) -> None:
-        self._end = end
-        self._seqs = seqs
-
-    def __contains__(self, seq: int, /) -> bool:
-        return seq < self._end and seq in self._seqs
 
 
 class _Either:

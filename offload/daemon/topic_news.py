@@ -11,6 +11,8 @@ NEWS-2  The daemon knows the seq of each truncation since its log was opened. Fo
 NEWS-3  A follower of a replica is quiet while the syncs fail, and goes on with the next one that works. It ends
     with an error once the name is gone, and as at a stop once this daemon writes the topic.
 NEWS-4  A client whose last seq is 0, because the topic was empty when it began, learns what retention took since then.
+NEWS-5  After a truncation, the seqs from the cut on are other records. So the client sees them, whatever it acked
+    before. That goes by the epoch of a page: a client that was not so far yet hears nothing of the cut.
 """
 
 from __future__ import annotations
@@ -19,6 +21,7 @@ import asyncio
 import re
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
+from typing import Protocol
 
 from offload.daemon.feeds import Page, read_page
 from offload.daemon.service import Service
@@ -70,6 +73,39 @@ class Truncation:
 
     epoch: int
     seq: int
+
+
+class Seqs(Protocol):
+    """A set of seqs, such as those that a cursor has acked."""
+
+    def __contains__(self, seq: int, /) -> bool: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Acked:
+    """The seqs of a topic that a client has acked in `epoch`, so that it does not see their records."""
+
+    topic: Topic | ReplicaTopic
+    seqs: Seqs
+    epoch: int
+
+    def in_epoch(self, epoch: int) -> Seqs:
+        """Return the acked seqs whose records are the same in a page of this epoch (NEWS-5). Raises `NoSuchTopic`."""
+        if epoch == self.epoch or not isinstance(self.topic, Topic):
+            return self.seqs
+        _, cut = self.topic.inner.changed_since(self.epoch)
+        return self.seqs if cut is None else _Below(cut, self.seqs)
+
+
+class _Below:
+    """The seqs of a container that are below `end`."""
+
+    def __init__(self, end: int, seqs: Seqs) -> None:
+        self._end = end
+        self._seqs = seqs
+
+    def __contains__(self, seq: int, /) -> bool:
+        return seq < self._end and seq in self._seqs
 
 
 @dataclass(frozen=True, slots=True)

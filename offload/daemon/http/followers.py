@@ -31,7 +31,7 @@ from offload.daemon.http.events import KEEP_ALIVE, encode_event
 from offload.daemon.http.read_request import Choice, Form, RangeQuery
 from offload.daemon.problems import line_of
 from offload.daemon.service import Service
-from offload.daemon.topic_news import Begin, EventId, News, Truncation, topic_news
+from offload.daemon.topic_news import Begin, EventId, News, Seqs, Truncation, topic_news
 from offload.errors import Stopping
 from offload.replica_topic import ReplicaTopic
 from seglog import LogClosed, Record, Topic, Truncated
@@ -111,6 +111,11 @@ def chosen(page: Page, choice: Choice, first: int, count: int | None) -> list[in
         if count == 0:
             break
     return places
+
+
+def unhidden(page: Page, places: Iterable[int], hidden: Seqs) -> list[int]:
+    """Return the places but for those of records with a hidden seq."""
+    return [place for place in places if not (isinstance(item := page.items[place], Record) and item.seq in hidden)]
 
 
 def _lines(page: Page, places: Iterable[int]) -> bytes:

@@ -48,20 +48,21 @@ from offload.daemon.http.followers import (
     events_of,
     pieces_of,
     truncated_event,
+    unhidden,
 )
 from offload.daemon.http.parameters import query_of, yes
 from offload.daemon.http.read_request import Choice, Form
 from offload.daemon.http.topics import readable
-from offload.daemon.merged_news import Arrival, FollowedTopic, MergedNews, Position, Seqs, Syncs
+from offload.daemon.merged_news import Arrival, FollowedTopic, MergedNews, Position, Syncs
 from offload.daemon.problems import line_of
 from offload.daemon.request_places import become_follower
 from offload.daemon.service import Service
-from offload.daemon.topic_news import Begin, News, Truncation
+from offload.daemon.topic_news import Acked, Begin, News, Truncation
 from offload.daemon.waits import CLIENT_GONE, unless_gone
 from offload.errors import InvalidOption, Stopping
 from offload.replica_topic import ReplicaTopic
 from offload.token_rights import Role, rights_of
-from seglog import LogClosed, Record, Topic
+from seglog import LogClosed, Topic
 from seglog.base.arguments import WHOLE_MAX
 from seglog.base.dataclasses import dataclass
 
@@ -165,9 +166,9 @@ class _TopicEvents:
         topics = {name: await readable(self._service, name) for name in query.topics}
         if query.is_strong:
             _check_strong(topics)
-        acked = await self._acked(query, last)
+        acked = await self._acked(query, topics, last)
         followed = {
-            name: FollowedTopic(topic, query.begin(name), last.places[name], *acked.get(name, ()))
+            name: FollowedTopic(topic, query.begin(name), last.places[name], acked.get(name))
             for name, topic in topics.items()
         }
         # Proxies would hold events back. A page that shows the answer would name its own address, with the ticket.
@@ -183,16 +184,17 @@ class _TopicEvents:
             raise
         return Response(status_code=CLIENT_GONE) if begun is None else _Stream(request, news, query.choice, headers)
 
-    async def _acked(self, query: EventsQuery, last: Position) -> dict[str, tuple[Seqs, int]]:
-        """Move the topics without a place to the cursor. Return what it has acked behind its floor, and the epoch."""
+    async def _acked(
+        self, query: EventsQuery, topics: Mapping[str, Topic | ReplicaTopic], last: Position
+    ) -> dict[str, Acked | None]:
+        """Move the topics without a place to the cursor. Return what it has acked behind its floor."""
         if query.cursor is None:
             return {}
         cursors = self._service.cursors
-        acked: dict[str, tuple[Seqs, int]] = {}
-        for name in query.topics:
-            floor = await cursors.position(name, query.cursor)
+        acked: dict[str, Acked | None] = {}
+        for name, topic in topics.items():
+            floor, acked[name] = await cursors.begin(topic, query.cursor)
             last.places[name] = last.places[name] or floor
-            acked[name] = await cursors.acked_above(name, query.cursor), floor.epoch
         return acked
 
 
@@ -255,7 +257,7 @@ def _encoded(arrival: Arrival, choice: Choice, position: Position) -> bytes:
     def encode() -> bytes:
         places = chosen(page, choice, first, None)
         if hidden is not None:
-            places = [each for each in places if _seq_of(page.items[each]) not in hidden]
+            places = unhidden(page, places, hidden)
         if len(places) > 1 and page.is_collected:
             return collected_event(page, places, around)
         return events_of(page, places, around)
@@ -264,11 +266,6 @@ def _encoded(arrival: Arrival, choice: Choice, position: Position) -> bytes:
     if hidden is None and first <= page.first_seq and (key in page.cache or len(page.cache) < _ENCODINGS):
         return page.cached(key, encode)
     return encode()
-
-
-def _seq_of(item: object) -> int:
-    """Return the seq of a record; 0, which nobody acks, for a gap."""
-    return item.seq if isinstance(item, Record) else 0
 
 
 def _check_strong(topics: Mapping[str, Topic | ReplicaTopic]) -> None:

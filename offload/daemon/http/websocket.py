@@ -25,7 +25,7 @@ from __future__ import annotations
 import asyncio
 import functools
 import logging
-from collections.abc import Awaitable, Callable, Set
+from collections.abc import Awaitable, Callable
 from contextlib import AbstractContextManager, aclosing, suppress
 from dataclasses import field
 from importlib.util import find_spec
@@ -41,7 +41,7 @@ from offload.daemon.feeds import Page
 from offload.daemon.http import operations as api
 from offload.daemon.http import socket_messages as messages
 from offload.daemon.http.appends import APPEND, append_endpoint
-from offload.daemon.http.followers import chosen
+from offload.daemon.http.followers import chosen, unhidden
 from offload.daemon.http.parameters import query_of
 from offload.daemon.http.read_request import Choice
 from offload.daemon.http.topics import readable
@@ -49,12 +49,11 @@ from offload.daemon.problems import answer_of, refuse
 from offload.daemon.request_places import Place, become_follower
 from offload.daemon.service import Service
 from offload.daemon.threads import SHORT_BYTES, in_threads
-from offload.daemon.topic_news import Begin, EventId, News, Truncation, topic_news
+from offload.daemon.topic_news import Acked, Begin, EventId, News, Truncation, topic_news
 from offload.errors import InvalidOption, Refused, Stopping
 from offload.replica_topic import ReplicaTopic
 from offload.token_rights import RIGHTS_KEY, Role, rights_of
 from seglog import LogClosed, Record, SeglogError, Topic
-from seglog.base.arguments import WHOLE_MAX
 from seglog.base.dataclasses import dataclass
 
 MOST_SUBSCRIPTIONS: Final = 32
@@ -134,9 +133,7 @@ class _Subscription:
     topic: str
     choice: Choice
     credit: int | None
-    acked: Set[int]
-    acked_below: int = WHOLE_MAX
-    """The acked seqs from here on are those of other records: a truncation took the records that were acked."""
+    acked: Acked | None
     task: asyncio.Task[None] | None = None
     more: asyncio.Event = field(default_factory=asyncio.Event)
 
@@ -155,11 +152,7 @@ class _Subscription:
     def places(self, page: Page, first: int) -> list[int]:
         """Return the places of the items of a page to send, from seq `first` on."""
         places = chosen(page, self.choice, first, None)
-        return [place for place in places if not self._is_acked(page, place)] if self.acked else places
-
-    def _is_acked(self, page: Page, place: int) -> bool:
-        item = page.items[place]
-        return isinstance(item, Record) and item.seq < self.acked_below and item.seq in self.acked
+        return places if self.acked is None else unhidden(page, places, self.acked.in_epoch(page.epoch))
 
 
 class _Session:
@@ -267,7 +260,7 @@ class _Session:
         with self._within() as place:
             place.take()
             topic = await readable(self._service, wanted.topic)
-            last, acked = await self._position(wanted)
+            last, acked = await self._position(topic, wanted)
         choice = Choice(wanted.tag, None, frozenset(wanted.exclude_node))
         subscription = _Subscription(wanted.id, wanted.topic, choice, wanted.credit, acked)
         tail = 0 if wanted.start is None and wanted.tail is None else wanted.tail
@@ -276,16 +269,16 @@ class _Session:
         subscription.task = asyncio.create_task(self._follow(subscription, topic, begin, last))
         return messages.said("subscribed", wanted.id, topic=wanted.topic)
 
-    async def _position(self, wanted: messages.Subscribe) -> tuple[EventId | None, Set[int]]:
+    async def _position(
+        self, topic: Topic | ReplicaTopic, wanted: messages.Subscribe
+    ) -> tuple[EventId | None, Acked | None]:
         """Return what the client has, by its own word or by its cursor, and the acked seqs above that."""
         if wanted.cursor is not None:
-            cursors = self._service.cursors
-            position = await cursors.position(wanted.topic, wanted.cursor)  # first: a cut after it is told
-            return position, await cursors.acked_above(wanted.topic, wanted.cursor)
+            return await self._service.cursors.begin(topic, wanted.cursor)
         if wanted.last == "":
             raise InvalidOption("last", "is empty", hint="leave it out to begin behind the head")
         try:
-            return EventId.of(wanted.last), frozenset()
+            return EventId.of(wanted.last), None
         except InvalidOption as error:
             raise InvalidOption("last", error.reason) from None
 
@@ -359,7 +352,7 @@ class _Session:
         """Send the records of a page, as the credit allows: all in one message, or a part of it in each."""
         page = news.page
         rest = subscription.places(page, news.first_seq)
-        is_shared = news.first_seq <= page.first_seq and not subscription.acked
+        is_shared = news.first_seq <= page.first_seq and subscription.acked is None
         while rest:
             places = _within_credit(page, rest, await subscription.room())
             rest = rest[len(places) :]
@@ -370,7 +363,6 @@ class _Session:
                 subscription.credit -= page.count_records(places)
 
     async def _send_truncation(self, subscription: _Subscription, cut: Truncation) -> None:
-        subscription.acked_below = min(subscription.acked_below, cut.seq)
         last = EventId(cut.epoch, cut.seq - 1)
         await self._tell(messages.said("truncated", subscription.id, last=str(last), **{"from": cut.seq}))
 

@@ -261,6 +261,24 @@ def test_after_a_truncation_a_cursor_hides_no_new_record(world: SocketWorld) -> 
     in_the_loop(run())
 
 
+def test_a_cursor_hides_no_new_record_from_a_client_that_was_not_yet_at_the_cut(world: SocketWorld) -> None:
+    async def run() -> None:
+        async with world.served() as served, served.talking() as talk:
+            topic = served.service.sync.topic("t")
+            topic.append([b"old"] * 600)
+            await create_cursor(served.service, "t", "billing")
+            await talk.ask("ack", 1, topic="t", cursor="billing", seqs=[590], epoch=topic.epoch)
+            await talk.ask("subscribe", 2, topic="t", cursor="billing", credit=1)
+            assert await talk.until(2, 1) == [(1, "old")]
+            await asyncio.to_thread(topic.truncate, 580)
+            topic.append([b"new"] * 20)
+            await talk.say("credit", 2, records=1000)
+            found = await talk.until(2, 599)
+            assert [seq for seq, value in found if value == "new"] == [*range(580, 600)]
+
+    in_the_loop(run())
+
+
 @pytest.mark.parametrize("topic", ["_seglog.cursors", "_seglog.x@main", "_streams"])
 def test_an_append_to_a_topic_of_the_daemon_is_refused(world: SocketWorld, topic: str) -> None:
     async def run() -> None:
