@@ -267,6 +267,17 @@ class InnerTopic:
         state = self._engine.state(self.name)
         return conditions.known_incarnation(self._engine, state)
 
+    @property
+    def lasting_version(self) -> tuple[int, int, int]:
+        """Return a value that changes with each delete and truncation, and if the topic is made again.
+
+        As long as it is the same, each record that readers have seen is there, but for those that retention took. Raise
+        `NoSuchTopic`.
+        """
+        state = self._engine.state(self.name)
+        with self._engine.committer.lock:
+            return state.topic_id, state.epoch, state.next_op
+
     @checked
     def sealed_version(self, last: int) -> tuple[int, ...] | None:
         """Return a value that identifies the records up to `last`, as readers see them.

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import field
 from typing import TYPE_CHECKING, Any
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
 from offload.archive import Archive
-from offload.operations.cursor import TOPIC, CursorListed, listed
+from offload.operations.cursor import TOPIC, CursorListed, NextTimes, listed
 from offload.worker.pool import WorkerPool
 from seglog import Log, NoSuchTopic
 from seglog.base.dataclasses import dataclass
@@ -186,6 +187,7 @@ class DirectoryFigures:
     workers: WorkerPool | None
     replicas: Callable[[], Iterator[ReplicaFigures]]
     now_ms: Callable[[], int]
+    next_times: NextTimes = field(default_factory=NextTimes)
 
     def wal_bytes(self) -> int:
         return self.log.wal_bytes
@@ -204,7 +206,7 @@ class DirectoryFigures:
         from seglog.delivery.cursor_states import CursorStates  # imported late: most daemons have no cursor
 
         states = CursorStates.of(self.log)
-        return listed(self.log, states) if states.is_loaded else ()
+        return listed(self.log, states, times=self.next_times) if states.is_loaded else ()
 
     def live_workers(self) -> int:
         return 0 if self.workers is None else self.workers.live

@@ -193,23 +193,57 @@ def _lowest_truncation(archive: Archive, topic: str, since_ms: int) -> int | Non
     return None
 
 
-def listed(log: Log, states: CursorStates, topic: str | None = None) -> Iterator[CursorListed]:
+class NextTimes:
+    """The times of the records that cursors wait for, as the last listing with this object found them.
+
+    A listing reads one record for each place at which a cursor waits, but for places that the listing before had. So a
+    scrape costs no read for cursors that stand still.
+    """
+
+    def __init__(self) -> None:
+        self._known: dict[object, int] = {}
+        self._used: dict[object, int] = {}
+
+    def of(self, topic: Topic, seq: int) -> int | None:
+        """Return the time of the first record on this machine from `seq` on; of a relocated one, of its segment."""
+        seq = max(seq, topic.inner.hot_floor)
+        segment = next((each for each in topic.inner.segments() if each.last_seq >= seq), None)
+        if segment is not None and (not segment.is_hot or segment.first_seq >= seq):
+            return segment.min_ts_ms
+        # A record keeps its time, and the next one after `seq` is the same one as long as no delete took it.
+        place = topic.name, topic.inner.lasting_version, seq
+        time_ms = self._used.get(place, self._known.get(place))
+        if time_ms is None:
+            time_ms = _time_of(topic, seq)
+        if time_ms is not None:
+            self._used[place] = time_ms
+        return time_ms
+
+    def end(self) -> None:
+        """Forget the places that the listing which ends now did not have."""
+        self._known, self._used = self._used, {}
+
+
+def listed(
+    log: Log, states: CursorStates, topic: str | None = None, times: NextTimes | None = None
+) -> Iterator[CursorListed]:
     """Yield the cursors with their lags. This asks neither a remote nor a warm store."""
     from seglog import SystemClock
 
-    now_ms = SystemClock().now_ms()
+    now_ms, times = SystemClock().now_ms(), times or NextTimes()
     for cursor in states.all(topic):
         with suppress(NoSuchTopic):  # deleted meanwhile
-            yield _lag(log.topic(cursor.topic), cursor, now_ms)
+            yield _lag(log.topic(cursor.topic), cursor, now_ms, times)
+    times.end()
 
 
-def _lag(topic: Topic, cursor: Cursor, now_ms: int) -> CursorListed:
+def _lag(topic: Topic, cursor: Cursor, now_ms: int, times: NextTimes) -> CursorListed:
     head_seq, acked = topic.head_seq, cursor.acked_above
     first = max(cursor.floor + 1, topic.earliest_seq)
     records = max(0, head_seq - first + 1 - acked.count_from(first))
     here, here_bytes = topic.inner.record_count_hot, topic.inner.bytes_hot + topic.inner.bytes_relocated
     size_bytes = (records * here_bytes + here - 1) // here if here else None
-    ts_ms = _time_from(topic, acked.next_missing(first)) if records else None
+    ts_ms = times.of(topic, acked.next_missing(first)) if records else None
     return CursorListed(
         topic=cursor.topic,
         cursor=cursor.name,
@@ -222,12 +256,7 @@ def _lag(topic: Topic, cursor: Cursor, now_ms: int) -> CursorListed:
     )
 
 
-def _time_from(topic: Topic, seq: int) -> int | None:
-    """Return the time of the first record on this machine from `seq` on; of a relocated one, that of its segment."""
-    seq = max(seq, topic.inner.hot_floor)
-    segment = next((each for each in topic.inner.segments() if each.last_seq >= seq), None)
-    if segment is not None and (not segment.is_hot or segment.first_seq >= seq):
-        return segment.min_ts_ms
+def _time_of(topic: Topic, seq: int) -> int | None:
     with suppress(SeglogError):  # evicted or truncated meanwhile
         return next((record.ts_ms for record in topic.read(seq, limit=1)), None)
     return None

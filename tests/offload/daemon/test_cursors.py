@@ -17,7 +17,7 @@ from offload.daemon.threads import in_threads
 from offload.daemon.topic_news import EventId
 from offload.operations.cursor import TOPIC, create, delete, list_cursors, reset
 from offload.token_rights import RIGHTS_KEY, Grant, Rights, Role
-from seglog import AppendsHeld, InvalidArgument, NoSuchTopic, SeqOutOfRange
+from seglog import AppendsHeld, InvalidArgument, NoSuchTopic, SeqOutOfRange, Topic
 from seglog.base.errors import Conflict, Corrupt, Missing
 from tests.seams.delivery import load_states, replace_states
 from tests.seams.limits import Limit, set_limit
@@ -250,6 +250,47 @@ def test_the_lag_counts_what_is_not_acked(tmp_path: Path) -> None:
             for unit in ("records", "bytes", "seconds"):
                 assert f'seglog_cursor_lag_{unit}{{cursor="billing",topic="orders"}} 0.0' in metrics
             assert "billing" not in service.metrics.text(lambda topic: topic == "web").decode()
+
+    asyncio.run(run())
+
+
+def test_a_scrape_reads_only_for_cursors_that_moved_since_the_last_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reads: list[int | None] = []
+    read = Topic.read
+
+    def counted(topic: Topic, start: int | None = None, *given: Any, **named: Any) -> Any:
+        reads.append(start)
+        return read(topic, start, *given, **named)
+
+    async def run() -> None:
+        async with world(tmp_path) as service:
+            for name in ("audit", "mail", "late"):
+                await command(service, create, "orders", name, "seq:8" if name == "late" else "earliest")
+
+            def scrape() -> tuple[str, list[int | None]]:
+                reads.clear()
+                return service.metrics.text().decode(), [*reads]
+
+            monkeypatch.setattr(Topic, "read", counted)
+            text, found = scrape()
+            assert found == [1, 9], "the cursors of one place need one read"
+            assert 'seglog_cursor_lag_seconds{cursor="late",topic="orders"}' in text
+            again, found = scrape()
+            assert found == []
+            assert again.count("seglog_cursor_lag_seconds{") == 4
+            await service.cursors.ack("orders", "billing", [1, 2], 1)
+            assert scrape()[1] == [3]
+            assert scrape()[1] == []
+            service.sync.topic("orders").append([b"more"])
+            assert scrape()[1] == [], "a new record is not the one that they wait for"
+            service.sync.topic("orders").delete(before=2)
+            assert scrape()[1] == [2, 3, 9], "a delete may have taken any of them"
+            service.sync.topic("orders").truncate(9)
+            assert scrape()[1] == [2, 3]
+            await command(service, delete, "orders", "late")
+            assert scrape()[1] == []
 
     asyncio.run(run())
 
