@@ -31,6 +31,12 @@ BROKEN = "seglog.broken"
 EXCHANGE = "seglog.exchange"
 """The key of the exchange in a scope (offload.daemon.connection), which says what needs no time limit."""
 
+HOLD = "seglog.hold"
+"""The key in the state of a WebSocket's scope: a function that takes the bytes that its messages hold from now on.
+
+It returns whether there is room for them.
+"""
+
 PREFIX_KEY = "seglog.prefix"
 """The key in a scope of what its client put before the path: `/tenants/acme`, or nothing."""
 

@@ -27,7 +27,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from offload.daemon.asgi import ABORT, STREAM_KEY, WITHIN, App, Headers, Receive, Scope, Send, headers_of
+from offload.daemon.asgi import ABORT, HOLD, STREAM_KEY, WITHIN, App, Headers, Receive, Scope, Send, headers_of
 from offload.daemon.metrics import Metrics
 from offload.daemon.pacing import PacedRequest, too_large
 from offload.daemon.problems import refuse
@@ -97,6 +97,7 @@ class Guard:
             place.enter(scope)
             if scope["type"] == "websocket":
                 scope[WITHIN] = functools.partial(self._within, quota)
+                scope.setdefault("state", {})[HOLD] = functools.partial(self._hold, place)
             has_body = _has_body(scope["method"], headers_of(scope))
             if not has_body:
                 place.take()
@@ -118,6 +119,14 @@ class Guard:
             raise
         with Place(self._places, settings, limited=True) as place:
             yield place
+
+    def _hold(self, place: Place, size_bytes: int) -> bool:
+        try:
+            place.holds(size_bytes)
+        except Busy:
+            self._metrics.count_rejected("busy")
+            return False
+        return True
 
     async def _pass(self, app: App, scope: Scope, request: PacedRequest, place: Place) -> None:
         start = time.perf_counter()

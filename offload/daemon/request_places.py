@@ -214,6 +214,18 @@ class Place:
         self._places.begin()
         self._add(size_bytes)
 
+    def holds(self, size_bytes: int) -> None:
+        """Hold so many bytes from now on, in the place of those before: for messages that share a connection.
+
+        Raises `Busy` as `hold` does.
+        """
+        more_bytes = size_bytes - self._body_bytes
+        if more_bytes > 0:
+            self.hold(more_bytes)
+        else:
+            self._add(more_bytes)
+            self._places.free(0, 0)
+
     async def came(self, size_bytes: int, *, is_whole: bool) -> None:
         """Hold bytes of the body. If it is whole, take the place. Raises `Busy`."""
         if self._part_is_in:

@@ -5,25 +5,37 @@
     sends a message in millions of frames          keeps their bytes in one buffer
     sends a head that uvicorn's parser refuses     answers 400: more than 128 headers, or one of over 8 KiB
     takes no byte after the close                  aborts the connection after `body_timeout_s`
+    sends a message in part, as many others do     closes it with 1013, once all bodies have `max_bodies_bytes`
 
 FRAMES-1  What waits for a client has a bound, also what no application sent.
 FRAMES-2  A close waits until the client takes the buffered bytes, so an abort follows each close.
 FRAMES-3  A head gets an answer. Nothing else would end the connection: no request is under way, and no time limit runs.
+FRAMES-4  What came of a message counts as a body does (ROOM-2), until the application takes it and counts for itself.
+    Without room for more, this connection ends: a message cannot be refused before its end, and others keep theirs.
 """
 
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from typing import Any
 
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
+from websockets.frames import CloseCode
 
+from offload.daemon.asgi import HOLD
 from offload.daemon.exchange import status_line
 from offload.daemon.problems import error_answer
 from offload.errors import Refused
 
 
 class SocketProtocol(WebSocketsSansIOProtocol):
+    held_bytes = 0
+
+    def __init__(self, *given: Any, **named: Any) -> None:
+        super().__init__(*given, **named)
+        self._whole_bytes = deque[int]()  # of each message that the application has not taken
+
     def connection_made(self, transport: Any) -> None:
         super().connection_made(_Closing(transport, self.config.ws_ping_timeout or 0))  # type: ignore[arg-type]
 
@@ -35,6 +47,7 @@ class SocketProtocol(WebSocketsSansIOProtocol):
         super().data_received(data)
         if not self.handshake_initiated and not self.close_sent:  # the head comes whole
             self._refuse_head()
+        self._count_held()
 
     def handle_parser_exception(self) -> None:
         if self.conn.close_sent is not None:  # else it came with the head, which `data_received` refuses
@@ -48,6 +61,12 @@ class SocketProtocol(WebSocketsSansIOProtocol):
         if event.fin:
             self.send_receive_event_to_app()
 
+    def send_receive_event_to_app(self) -> None:
+        size_bytes = sum(map(len, self.frames))
+        super().send_receive_event_to_app()
+        if not self.close_sent:
+            self._whole_bytes.append(size_bytes)
+
     def pause_writing(self) -> None:
         super().pause_writing()
         self._read_if_writable()
@@ -58,6 +77,9 @@ class SocketProtocol(WebSocketsSansIOProtocol):
 
     async def receive(self) -> Any:
         message = await super().receive()
+        if message["type"] == "websocket.receive":
+            self._whole_bytes.popleft()
+        self._count_held()
         self._read_if_writable()
         return message
 
@@ -68,6 +90,35 @@ class SocketProtocol(WebSocketsSansIOProtocol):
         if not self.writable.is_set():
             self.transport.pause_reading()
         elif not self.read_paused:
+            self.transport.resume_reading()
+
+    def _count_held(self) -> None:
+        """Count what came of messages, and end the connection if there is no room for it (FRAMES-4)."""
+        held_bytes = len(self.conn.reader.buffer) + sum(map(len, self.frames)) + sum(self._whole_bytes)
+        if held_bytes == self.held_bytes or not self.handshake_initiated or self.close_sent:
+            return
+        hold = self.scope["state"].get(HOLD)  # none before the guard has seen the head
+        if hold is None:
+            return
+        self.held_bytes = held_bytes
+        if not hold(held_bytes):
+            self._refuse_more(CloseCode.TRY_AGAIN_LATER, "serve.max_bodies_bytes")
+
+    def _refuse_more(self, code: CloseCode, reason: str) -> None:
+        """Close the connection, and drop what still comes: a close before the client's end would take the answer."""
+        self.conn.fail(code, reason)
+        self.transport.write(b"".join(self.conn.data_to_send()))
+        self.close_sent = True
+        self.frames = []
+        while not self.queue.empty():
+            self.queue.get_nowait()
+            self._whole_bytes.popleft()
+        self.queue.put_nowait({"type": "websocket.disconnect", "code": code, "reason": reason})
+        self.close_timer = self.loop.call_later(self.close_timeout, self.transport.close)
+        if self.transport.can_write_eof():
+            self.transport.write_eof()
+        if self.read_paused:
+            self.read_paused = False
             self.transport.resume_reading()
 
     def _refuse_head(self) -> None:

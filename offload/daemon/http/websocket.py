@@ -13,7 +13,7 @@ A client C subscribes to a topic and appends to another one; the session S is th
 SOCKET-1  A client that takes nothing holds one page for each of its subscriptions, and four encoded ones at most. It
     delays its own messages and no other client. After `body_timeout_s` the guard cuts it off.
 SOCKET-2  A message that is bad, or whose work fails, gets an `error`, and the connection stays. One of more than
-    `max_body_bytes` closes it with 1009, before it is whole in memory.
+    `max_body_bytes` closes it with 1009, before it is whole in memory. What came of one counts as a body (FRAMES-4).
 SOCKET-3  S takes the messages of a client one after the other, so appends keep their order. Each append, ack and
     subscribe counts as a request, with a place and a rate of its own (`Guard`).
 SOCKET-4  After `unsubscribed` or `end`, no record of that subscription comes.

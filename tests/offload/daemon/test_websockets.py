@@ -288,6 +288,62 @@ def test_a_message_in_many_frames_is_one_buffer(tmp_path: Path) -> None:
     in_the_loop(run())
 
 
+@pytest.mark.parametrize("frame_bytes", [2 * MIB, 64 * 1024])
+def test_messages_that_came_in_part_count_as_bodies(tmp_path: Path, frame_bytes: int) -> None:
+    message = b"x" * (3 * MIB // 2)
+    half_bytes = 700 * 1024
+
+    def framed() -> bytes:
+        pieces = [message[at : at + frame_bytes] for at in range(0, len(message), frame_bytes)]
+        kinds = [(0x01 if not at else 0) | (0x80 if at == len(pieces) - 1 else 0) for at in range(len(pieces))]
+        return b"".join(
+            bytes((kind, 0xFF)) + len(piece).to_bytes(8, "big") + bytes(4) + piece
+            for kind, piece in zip(kinds, pieces, strict=True)
+        )
+
+    async def run() -> None:
+        async with echoing(tmp_path, asks_for_tokens=False, SERVE_MAX_BODIES_BYTES=str(MIB)) as toy:
+            text, talks = framed(), []
+
+            async def half() -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+                reader, writer = await asyncio.open_connection("127.0.0.1", toy.port, limit=2 * len(text))
+                talks.append((reader, writer))
+                writer.write(PLAIN + UPGRADE + b"\r\n")
+                assert (await reader.readuntil(b"\r\n\r\n")).startswith(b"HTTP/1.1 101 ")
+                writer.write(text[:half_bytes])
+                await writer.drain()
+                return reader, writer
+
+            async def finished(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bytes:
+                writer.write(text[half_bytes:])
+                await reader.readexactly(10)
+                return await reader.readexactly(len(message))
+
+            def held() -> int:
+                return sum(protocol.held_bytes for protocol in toy.server.server_state.connections)
+
+            first, second = await half(), await half()
+            await until(lambda: held() > 2 * half_bytes - 1000, "both halves came")
+            for _ in range(3):
+                reader, _ = await half()
+                async with asyncio.timeout(10):
+                    assert await reader.read() == b"\x88\x18" + (1013).to_bytes(2, "big") + b"serve.max_bodies_bytes"
+                assert toy.rejected("busy")
+            for _, writer in (*talks[2:], first):
+                writer.close()
+            await until(lambda: len(toy.server.server_state.connections) == 1, "the others have gone")
+            assert await finished(*second) == message, "one message may have more than all together"
+            for _ in range(3):  # the room is free again, also that of a message that was taken
+                third = await half()
+                assert await finished(*third) == message
+                assert held() == 0
+            for _, writer in talks:
+                writer.transport.abort()
+            await asyncio.gather(*(writer.wait_closed() for _, writer in talks), return_exceptions=True)
+
+    in_the_loop(run())
+
+
 def test_a_close_ends_although_the_client_takes_nothing(tmp_path: Path) -> None:
     async def run() -> None:
         async with echoing(tmp_path, asks_for_tokens=False, SERVE_BODY_TIMEOUT_S="1", SERVE_STOP_TIMEOUT_S="1") as toy:
