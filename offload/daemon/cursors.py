@@ -8,6 +8,8 @@ ACK-1  An answered ack survives a crash. An ack that is refused, or whose append
 ACK-2  Acks of one cursor are written one record after another, each made of the state before it. So none loses the
     seqs of another one, and the acks of a thousand readers of one cursor cost one sync together.
 ACK-3  An ack whose client has gone is written all the same: the client cannot tell, and acks again.
+ACK-4  The record of acks counts for the tenant's quotas as an appended one. Over a quota, its acks are refused as an
+    append is. An ack that changes nothing needs no record, so it passes, as do the commands of cursors.
 """
 
 from __future__ import annotations
@@ -17,6 +19,7 @@ import logging
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from offload.daemon.quota import frame_bytes
 from offload.daemon.threads import in_threads
 from offload.operations.cursor import TOPIC, deletion, loaded_states
 from seglog.base.dataclasses import dataclass
@@ -174,7 +177,11 @@ class Cursors:
                 storable = await in_threads(self._service.local, states.storable, cursor)
             else:
                 storable = states.storable(cursor)
-            await self._service.log.topic(TOPIC).append([encode_cursor(storable)], tag=cursor.key, durability="fsync")
+            values = [encode_cursor(storable)]
+            size_bytes = frame_bytes(values, cursor.key)
+            with await self._service.quota.take_append(size_bytes) as hold:
+                await self._service.log.topic(TOPIC).append(values, tag=cursor.key, durability="fsync")
+                hold.appended(size_bytes)
             states.take(cursor)
         for ack in good:
             if not ack.done.done():

@@ -12,10 +12,12 @@ from typing import Any
 import pytest
 
 from offload.daemon.http import make_app
+from offload.daemon.quota import frame_bytes
 from offload.daemon.service import Service
 from offload.daemon.threads import in_threads
 from offload.daemon.topic_news import EventId
 from offload.operations.cursor import TOPIC, create, delete, list_cursors, reset
+from offload.settings import TenantSettings
 from offload.token_rights import RIGHTS_KEY, Grant, Rights, Role
 from seglog import AppendsHeld, InvalidArgument, NoSuchTopic, SeqOutOfRange, Topic
 from seglog.base.errors import Conflict, Corrupt, Missing
@@ -321,6 +323,38 @@ def test_a_record_of_a_later_version_makes_its_cursor_unknown_and_no_other_one(t
             with pytest.raises(Corrupt, match="is no cursor of this version"):
                 await service.cursors.ack("orders", "billing", [1], 1)
             assert await acked(service, "audit") == {1, 2, 3}
+
+    asyncio.run(run())
+
+
+def test_an_ack_counts_for_the_quotas_as_an_append_does(tmp_path: Path) -> None:
+    async def run() -> None:
+        async with world(tmp_path) as service:
+            app, quota = make_app(service), service.quota
+
+            async def post(up_to: int) -> tuple[int, Any]:
+                body = json.dumps({"up_to": up_to, "epoch": 1}).encode()
+                status, told, _ = await asked(app, ACKS, (b"content-type", b"application/json"), body=body)
+                return status, told.get("title", told.get("floor"))
+
+            assert await post(1) == (200, 1)
+            record = [*service.sync.topic(TOPIC).read()][-1]
+            size_bytes = frame_bytes([record.value], record.tag)
+            assert quota.since_bytes == size_bytes
+            quota.change(TenantSettings(quota_bytes=2 * size_bytes))
+            assert await post(2) == (200, 2)
+            written = records(service)
+            assert await post(3) == (507, "OverQuota")
+            assert await post(2) == (200, 2), "it says nothing new, so it needs no record"
+            assert quota.since_bytes == 2 * size_bytes, "a refused ack holds nothing"
+            quota.change(TenantSettings(append_bytes_per_s=1))
+            assert await post(4) == (200, 4), "what is larger than a second's worth passes, and is paid off"
+            assert await post(5) == (429, "OverRate")
+            assert records(service) == written + 1
+            assert await acked(service) == {1, 2, 3, 4}
+            await command(service, reset, "orders", "billing", "seq:2")
+            quota.change(TenantSettings())
+            assert await post(5) == (200, 5)
 
     asyncio.run(run())
 
