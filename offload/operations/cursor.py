@@ -164,8 +164,8 @@ def loaded_states(log: Log, archive: Archive | None) -> CursorStates:
             return log.topic(TOPIC).read()
         return archive.read(TOPIC) if archive is not None and is_followed else ()
 
-    def cut(cursor: Cursor, ts_ms: int) -> int | None:
-        return None if archive is None else _lowest_truncation(archive, cursor.topic, ts_ms)
+    def cut(cursor: Cursor) -> int | None:
+        return None if archive is None else _lowest_truncation(archive, cursor.topic, cursor.ts_ms)
 
     states.load(
         records,
@@ -185,9 +185,15 @@ def deletion(log: Log, archive: Archive | None) -> Callable[[int], object]:
 
 
 def _lowest_truncation(archive: Archive, topic: str, since_ms: int) -> int | None:
-    """Return the lowest seq from which a commit since then took the records; None without one."""
+    """Return the lowest seq from which a commit since then took the records; None without one.
+
+    Return 1 if GC may have collected such a commit.
+    """
     with suppress(Missing):
-        commits = (past.commit for past in archive.history.commits(topic))
+        history = archive.history.commits(topic)
+        commits = [past.commit for past in history]
+        if history.is_cut and commits[-1].at_ts_ms > since_ms:
+            return 1
         taken = [each.truncate_from for each in commits if each.truncate_from is not None and each.at_ts_ms >= since_ms]
         return min(taken, default=None)
     return None

@@ -8,7 +8,8 @@
     6       2     incarnation  bytes of the topic's incarnation
     8       8     epoch        the epoch of the topic in which the seqs below count
     16      8     floor        each seq up to this one is acked
-    24      ...   texts        topic, name and incarnation in UTF-8
+    24      8     time         ms: the topic's last one when the seqs counted; a later truncation is not before it
+    32      ...   texts        topic, name and incarnation in UTF-8
     ...     ...   above        the acked seqs above the floor: a portable Roaring bitmap of seq - floor - 1; empty: none
 
 The tag of the record is `topic/name`, such as `orders/billing`: no name has a slash. So the tag names the cursor of a
@@ -43,7 +44,7 @@ TOPIC: Final = "_seglog.cursors"
 ABOVE_MAX: Final = 2**32
 """An acked seq is at most so far above the floor."""
 RECORD_MAX_BYTES: Final = 1024 * 1024
-HEADER = struct.Struct("<BBHHHQQ")
+HEADER = struct.Struct("<BBHHHQQQ")
 _VERSION = 1
 
 
@@ -82,7 +83,10 @@ class AckedSeqs(Set[int]):
 
 @dataclass(frozen=True, slots=True)
 class Cursor:
-    """The state of a cursor. `above` has `seq - floor - 1` of each acked seq above the floor, and never changes."""
+    """The state of a cursor. `above` has `seq - floor - 1` of each acked seq above the floor, and never changes.
+
+    `ts_ms` is the topic's last time when its record was made: each truncation after that has this time or a later one.
+    """
 
     topic: str
     name: str
@@ -91,6 +95,7 @@ class Cursor:
     floor: int
     above: BitMap = field(default_factory=BitMap)
     is_deleted: bool = False
+    ts_ms: int = field(default=0, compare=False)
 
     @property
     def key(self) -> str:
@@ -164,7 +169,7 @@ def _shifted(above: BitMap, count: int) -> BitMap:
 def encode_cursor(cursor: Cursor) -> bytes:
     """Return the record of a cursor. Raise `Conflict` for one with too many holes (ACKED-4)."""
     texts = [text.encode() for text in (cursor.topic, cursor.name, cursor.incarnation)]
-    head = HEADER.pack(_VERSION, not cursor.is_deleted, *map(len, texts), cursor.epoch, cursor.floor)
+    head = HEADER.pack(_VERSION, not cursor.is_deleted, *map(len, texts), cursor.epoch, cursor.floor, cursor.ts_ms)
     above = BitMap(cursor.above)
     above.run_optimize()
     value = b"".join([head, *texts, above.serialize() if above else b""])
@@ -183,7 +188,7 @@ def decode_cursor(value: bytes, tag: str | None) -> Cursor:
 
 
 def _decoded(value: bytes, tag: str | None) -> Cursor:
-    version, state, topic, name, incarnation, epoch, floor = HEADER.unpack_from(value)
+    version, state, topic, name, incarnation, epoch, floor, ts_ms = HEADER.unpack_from(value)
     if version != _VERSION or state > 1:
         raise ValueError(f"version {version}, state {state}")
     texts, at = [], HEADER.size
@@ -192,7 +197,7 @@ def _decoded(value: bytes, tag: str | None) -> Cursor:
         at += size
     if at > len(value):
         raise ValueError("it is cut")
-    if max(epoch, floor) > WHOLE_MAX or key_of(texts[0], texts[1]) != tag:
+    if max(epoch, floor, ts_ms) > WHOLE_MAX or key_of(texts[0], texts[1]) != tag:
         raise ValueError("its tag or its numbers do not fit")
     above = BitMap.deserialize(value[at:]) if len(value) > at else BitMap()
-    return Cursor(texts[0], texts[1], texts[2], epoch, floor, above, is_deleted=not state)
+    return Cursor(texts[0], texts[1], texts[2], epoch, floor, above, is_deleted=not state, ts_ms=ts_ms)

@@ -12,7 +12,9 @@ CURSORS-3  A truncation shows when the cursor is next looked at, by its epoch, a
     log knows a truncation exactly as long as it is open; after a restart, such a cursor begins at 1: its reader gets
     all records again, and misses none. So the daemon stores truncated cursors at its next look (`keep_up`).
 CURSORS-4  A cursor from another directory, as after a recovery from the remote, counts up to the records that the topic
-    had when this directory took it over. The seqs behind them may be other records here.
+    had when this directory took it over, and below each truncation in the history of that topic which is not older than
+    its state. The seqs behind them may be other records here. Both times are of the topic, which never go back. A
+    truncation of the same millisecond counts as later: then the reader gets records again, and misses none.
 CURSORS-5  A record of a cursor says only what is true after a crash, because later records get the seqs of those that
     the crash takes: nothing of ephemeral records at the head, and what another shard of the WAL has is synced first.
 CURSORS-6  A compaction goes on beside changes. It claims each cursor that there was, or was in the making, when it
@@ -40,8 +42,8 @@ from seglog.values.record import Record
 MOST_CURSORS = 1_000
 """The cursors of one log. They are labels of metrics, so there is a bound."""
 
-Cut = Callable[[Cursor, int], int | None]
-"""Takes a cursor of another directory and the time of its record. Returns the lowest seq truncated since, or None."""
+Cut = Callable[[Cursor], int | None]
+"""Takes a cursor of another directory. Returns the lowest seq truncated since its `ts_ms`, or None."""
 
 
 class CursorStates:
@@ -75,7 +77,7 @@ class CursorStates:
         self,
         records: Callable[[], Iterable[Record]],
         report: Callable[[str], None] = lambda _: None,
-        cut: Cut = lambda _cursor, _ts_ms: None,
+        cut: Cut = lambda _cursor: None,
         delete: Callable[[int], object] | None = None,
         *,
         is_followed: bool = False,
@@ -101,20 +103,14 @@ class CursorStates:
         self, records: Iterable[Record], report: Callable[[str], None], cut: Cut
     ) -> tuple[dict[str, Cursor], KeyedTopic[Cursor]]:
         states: dict[str, Cursor] = {}
-        times_ms: dict[str | None, int] = {}
         keyed = self._new_replay(report)
-
-        def seen() -> Iterator[Record]:
-            for record in records:
-                times_ms[record.tag] = record.ts_ms
-                yield record
 
         def forget(key: str) -> None:
             states.pop(key, None)
 
-        keyed.replay(seen(), lambda cursor: _take(states, cursor), forget)
+        keyed.replay(records, lambda cursor: _take(states, cursor), forget)
         for key, cursor in states.items():
-            seq = cut(cursor, times_ms[key]) if self._is_foreign(cursor) else None
+            seq = cut(cursor) if self._is_foreign(cursor) else None
             states[key] = cursor if seq is None else cursor.cut(seq, cursor.epoch)
         return states, keyed
 
@@ -287,8 +283,11 @@ class CursorStates:
         return shards > 1
 
     def storable(self, cursor: Cursor) -> Cursor:
-        """Return what a record of a cursor may say (CURSORS-5)."""
+        """Return what a record of a cursor may say (CURSORS-5), with the time as of which it says it (CURSORS-4)."""
         topic = self._log.topic(cursor.topic)
+        ts_ms = topic.last_ts_ms
+        if topic.epoch == cursor.epoch:  # else the former time stays, which is before the truncation
+            cursor = replace(cursor, ts_ms=ts_ms)
         if self.is_sharded:
             topic.inner.sync()
         logged_seq = topic.inner.logged_seq

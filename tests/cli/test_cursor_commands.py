@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 import seglog
+from offload.operations.cursor import loaded_states
 from seglog.delivery.cursor import TOPIC, Cursor, encode_cursor
+from seglog.delivery.cursor_states import CursorStates
 from tests.worlds.command import Run
 
 
@@ -89,11 +92,20 @@ def test_status_shows_cursors_on_demand(started: Run) -> None:
     assert "  cursor billing: acked up to 0, 3 records behind, about " in started("status", "-v").text
 
 
-def acked(directory: Path, *seqs: int) -> None:
+def acked(directory: Path, *seqs: int, ahead_ms: int | None = None) -> None:
+    """Ack seqs, with a record that is so far ahead of the clock."""
     with seglog.open(directory) as log:
         topic = log.topic("orders")
         cursor = Cursor("orders", "billing", topic.incarnation(), topic.epoch, 0).acked(seqs)
-        log.topic(TOPIC).append([encode_cursor(cursor)], tag=cursor.key)
+        value = encode_cursor(CursorStates.of(log).storable(cursor))
+        if ahead_ms is None:
+            log.topic(TOPIC).append([value], tag=cursor.key)
+        else:
+            log.topic(TOPIC).append([value], tag=cursor.key, times_ms=[now_ms() + ahead_ms])
+
+
+def now_ms() -> int:
+    return seglog.SystemClock().now_ms()
 
 
 def offload_all(run: Run, *topics: str) -> None:
@@ -127,10 +139,11 @@ def test_after_a_recovery_no_record_of_the_new_directory_counts_as_acked(started
     assert (shown["floor"], shown["acked_above"], shown["lag_records"]) == (3, 0, 1)
 
 
+@pytest.mark.parametrize("ahead_ms", [None, 240_000])
 def test_after_a_recovery_no_record_in_the_place_of_a_truncated_one_counts_as_acked(
-    started: Run, tmp_path: Path
+    started: Run, tmp_path: Path, ahead_ms: int | None
 ) -> None:
-    acked(tmp_path / "data", 1, 2, 3)
+    acked(tmp_path / "data", 1, 2, 3, ahead_ms=ahead_ms)  # the clock may go back after that
     offload_all(started, "orders", TOPIC)
     assert started("truncate", "orders", "--from", "2", "--yes").code == 0
     started("append", "orders", stdin=b"another two\nanother three\n")
@@ -138,3 +151,52 @@ def test_after_a_recovery_no_record_in_the_place_of_a_truncated_one_counts_as_ac
     assert started("recover", (tmp_path / "remote").as_uri(), "new", "--writable", directory=None).code == 0
     [shown] = rows(started, "cursor", "list", directory="new")
     assert (shown["floor"], shown["lag_records"]) == (1, 2)
+
+
+def test_after_a_recovery_what_was_acked_behind_a_truncation_counts(started: Run, tmp_path: Path) -> None:
+    """The times of the orders are ahead of the clock, so the truncation is as well, and the ack is not."""
+    begin_ms = now_ms()
+    with seglog.open(tmp_path / "data") as log:
+        log.topic("orders").append([b"four"], times_ms=[begin_ms + 200_000])
+    acked(tmp_path / "data", 1, 2, 3, 4)
+    offload_all(started, "orders", TOPIC)
+    assert started("truncate", "orders", "--from", "2", "--yes").code == 0
+    with seglog.open(tmp_path / "data") as log:
+        log.topic("orders").append([b"another"] * 2, times_ms=[begin_ms + 200_001] * 2)
+    acked(tmp_path / "data", 1, 2, 3)
+    offload_all(started, "orders", TOPIC)
+    assert started("recover", (tmp_path / "remote").as_uri(), "new", "--writable", directory=None).code == 0
+    [shown] = rows(started, "cursor", "list", directory="new")
+    assert (shown["floor"], shown["lag_records"]) == (3, 0)
+
+
+class Commits(list[SimpleNamespace]):
+    """A history, newest first: (the first seq of a truncation, or None, and the time) of each commit."""
+
+    def __init__(self, *commits: tuple[int | None, int], is_cut: bool) -> None:
+        self.is_cut = is_cut
+        shown = (SimpleNamespace(truncate_from=cut, at_ts_ms=at_ms) for cut, at_ms in commits)
+        super().__init__(SimpleNamespace(commit=commit) for commit in shown)
+
+
+@pytest.mark.parametrize(
+    ("commits", "floor"),
+    [
+        (Commits((None, 120), (4, 110), (6, 101), (None, 90), is_cut=False), 3),
+        (Commits((None, 120), (4, 100), (None, 90), is_cut=False), 3),  # at the same time: it may be later
+        (Commits((None, 120), (4, 99), (None, 90), is_cut=False), 9),
+        (Commits((6, 120), (None, 100), is_cut=True), 5),
+        (Commits((6, 120), (None, 101), is_cut=True), 0),  # GC may have collected a deeper truncation
+        (Commits(is_cut=False), 9),
+    ],
+)
+def test_a_truncation_that_may_be_later_than_a_recovered_cursor_lowers_it(
+    tmp_path: Path, commits: Commits, floor: int
+) -> None:
+    with seglog.open(tmp_path / "d") as log:
+        log.create_topic("orders", first_seq=10, is_taken_over=True)
+        cursor = Cursor("orders", "billing", "another-00000001", 4, 9, ts_ms=100)
+        log.topic(TOPIC).append([encode_cursor(cursor)], tag=cursor.key)
+    with seglog.open(tmp_path / "d") as log:
+        archive: Any = SimpleNamespace(history=SimpleNamespace(commits=lambda _: commits))
+        assert loaded_states(log, archive).find("orders", "billing").floor == floor

@@ -15,7 +15,7 @@ from seglog.delivery.keyed_topic import UnreadableState
 
 _LOG = "0123456789abcdef0123456789abcdef-00000002"
 GOLDEN = (
-    "01 01 0600 0700 2900 0300000000000000 0700000000000000"  # live, sizes, epoch 3, floor 7
+    "01 01 0600 0700 2900 0300000000000000 0700000000000000 0500000000000000"  # live, sizes, epoch 3, floor 7, 5 ms
     + b"ordersbilling".hex()
     + _LOG.encode().hex()
     + "3a300000 01000000 0000 0100 10000000 0100 0200"  # Roaring: one container with 1 and 2, so seqs 9 and 10
@@ -40,7 +40,8 @@ def acked(state: Cursor) -> set[int]:
 
 def test_the_bytes_of_a_record_are_these() -> None:
     value = bytes.fromhex(GOLDEN.replace(" ", ""))
-    assert encode_cursor(cursor(7, 9, 10, epoch=3)) == value
+    assert encode_cursor(replace(cursor(7, 9, 10, epoch=3), ts_ms=5)) == value
+    assert decode_cursor(value, "orders/billing").ts_ms == 5
     assert decode_cursor(value, "orders/billing") == cursor(7, 9, 10, epoch=3)
     assert len(encode_cursor(cursor(7))) == HEADER.size + len("ordersbilling") + len(_LOG)
 

@@ -135,7 +135,7 @@ def test_a_truncation_in_the_history_lowers_a_cursor_of_another_directory(tmp_pa
     with seglog.open(tmp_path / "d") as log:
         asked: list[str] = []
         states = CursorStates.of(log)
-        states.load(log.topic(TOPIC).read, cut=lambda cursor, _: asked.append(cursor.key) or 4)
+        states.load(log.topic(TOPIC).read, cut=lambda cursor: asked.append(cursor.key) or 4)
         assert acked(states) == {1, 2, 3}
         assert asked == [KEY]
 
