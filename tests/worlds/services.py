@@ -9,6 +9,7 @@ from pathlib import Path
 
 import seglog
 from catalog.objects import ObjectStore
+from offload.daemon.scheduler.slots import Slots
 from offload.daemon.service import Service, open_service
 from offload.operations.command import Directory
 from offload.settings import read_settings
@@ -25,9 +26,13 @@ _QUICK = {
 
 @asynccontextmanager
 async def serving(
-    directory: Path, store: ObjectStore | str, clock: HandClock | None = None, **variables: str
+    directory: Path,
+    store: ObjectStore | str,
+    clock: HandClock | None = None,
+    slots: Slots | None = None,
+    **variables: str,
 ) -> AsyncIterator[Service]:
-    """Start a service, and close it at the end. `store` may be a remote's URL.
+    """Start a service, and close it at the end. `store` may be a remote's URL. Tenants of one daemon share `slots`.
 
     `variables` is the environment, without its prefix SEGLOG_.
     """
@@ -35,9 +40,9 @@ async def serving(
     given = {**_QUICK, **{f"SEGLOG_{name}": text for name, text in variables.items()}}
     settings = read_settings(directory / seglog.SETTINGS_FILE, given)
     if isinstance(store, str):
-        service = await open_service(directory, settings, remote=store, clock=clock)
+        service = await open_service(directory, settings, remote=store, clock=clock, slots=slots)
     else:
-        service = await open_service(directory, settings, store=store, clock=clock)
+        service = await open_service(directory, settings, store=store, clock=clock, slots=slots)
     try:
         service.start()
         yield service

@@ -1,4 +1,7 @@
-"""Test that followers of replicas, whose remote does not answer, delay no follower and no append of a local topic."""
+"""Test that followers of replicas, whose remote does not answer, delay no follower and no append of a local topic.
+
+In a daemon of many tenants, those of another tenant do the same work as without them.
+"""
 
 from __future__ import annotations
 
@@ -7,11 +10,16 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import aclosing
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from catalog.objects import MemoryStore
 from catalog.objects.wrapped import T, WrappedStore
+from offload.daemon import feeds
+from offload.daemon import topic_news as topic_news_module
+from offload.daemon.feeds import Page, read_page
+from offload.daemon.scheduler.slots import ReadySet, Slots
 from offload.daemon.service import Service
 from offload.daemon.topic_news import Begin, News, topic_news
 from offload.replica_topic import ReplicaTopic
@@ -23,6 +31,7 @@ from tests.worlds.proxies import QUIET
 from tests.worlds.services import serving, until
 
 _REPLICAS = 20  # more than slots, and more than threads of cold reads
+_NAMES = ("high", "low")
 
 
 class SilentSegments(WrappedStore):
@@ -113,3 +122,97 @@ def test_a_remote_that_does_not_answer_delays_no_local_topic(tmp_path: Path, sto
                     store.release.set()
 
     asyncio.run(work())
+
+
+class Work:
+    """What the followers of one tenant do: the slots that their feeds took, the pages that were read, and the bytes."""
+
+    def __init__(self, service: Service) -> None:
+        self.ready = service.feeds.ready
+        self.slots = self.pages = self.bytes = 0
+
+
+@pytest.fixture
+def count_work(monkeypatch: pytest.MonkeyPatch) -> Callable[[Service], Work]:
+    def count(service: Service) -> Work:
+        work, take = Work(service), ReadySet.take
+
+        async def counted_take(ready: ReadySet, *given: Any) -> None:
+            await take(ready, *given)
+            work.slots += ready is work.ready
+
+        def counted_page(topic: Topic | ReplicaTopic, *given: Any, **named: Any) -> Page | None:
+            page = read_page(topic, *given, **named)
+            if topic.name in _NAMES and page is not None:
+                work.pages += 1
+                work.bytes += sum(map(len, page.lines))
+            return page
+
+        monkeypatch.setattr(ReadySet, "take", counted_take)
+        for module in (feeds, topic_news_module):
+            monkeypatch.setattr(module, "read_page", counted_page)
+        return work
+
+    return count
+
+
+async def deliver(service: Service, work: Work) -> tuple[int, int, int]:
+    """Append records, each once all six followers have the one before, and return the work for that."""
+    followed = Followed()
+    for name, priority in zip(_NAMES, (500, -100), strict=True):
+        await service.log.create_topic(name, TopicConfig(priority=priority))
+        for _ in range(3):
+            await followed.begin(service, service.sync.topic(name))
+    await asyncio.sleep(0.1)  # all wait
+    before = work.slots, work.pages, work.bytes
+    try:
+        for number in range(1, 11):
+            for name in _NAMES:
+                await service.log.topic(name).append([b"%d" % (1000 + number)])
+            await until(lambda: all(len(followed.values[name]) == 3 * number for name in _NAMES), "all have it")  # noqa: B023
+            await asyncio.sleep(0.02)  # and wait again
+    finally:
+        await followed.end()
+    return work.slots - before[0], work.pages - before[1], work.bytes - before[2]
+
+
+def test_the_followers_of_a_tenant_do_the_same_work_beside_one_with_a_dead_store(
+    tmp_path: Path, store: SilentSegments, count_work: Callable[[Service], Work]
+) -> None:
+    async def alone() -> tuple[int, int, int]:
+        async with serving(tmp_path / "alone", MemoryStore(), None, Slots(lambda: 4), **QUIET) as globex:
+            return await deliver(globex, count_work(globex))
+
+    async def beside_a_dead_one() -> tuple[int, int, int]:
+        slots, names = Slots(lambda: 4), [f"r{number}" for number in range(_REPLICAS)]
+        with opened(tmp_path / "writer", store) as (log, archive):
+            for name in names:
+                ship(archive, log, name, b"one")
+            async with (
+                serving(tmp_path / "acme", store, None, slots, **QUIET) as acme,
+                serving(tmp_path / "globex", MemoryStore(), None, slots, **QUIET) as globex,
+            ):
+                followed, work = Followed(), count_work(globex)
+                assert acme.archive is not None
+                for name in names:
+                    await asyncio.to_thread(acme.archive.replication.sync, name)
+                    await followed.begin(acme, ReplicaTopic(acme.archive, name))
+                await asyncio.sleep(0.1)
+                for name in names:
+                    ship(archive, log, name, b"two")
+                look_at_remote(acme)
+                store.is_silent = True
+                try:
+                    await until(lambda: store.waiting > 0, "the remote is asked")
+                    await until(lambda: acme.feeds.cold_ready.pressure == 1.0, "its followers wait")
+                    found = await deliver(globex, work)
+                    assert acme.feeds.cold_ready.pressure == 1.0, "they wait still"
+                    assert (globex.feeds.ready.pressure, globex.feeds.cold_ready.pressure) == (0.0, 0.0)
+                    return found
+                finally:
+                    await followed.end()
+                    store.release.set()
+
+    without = asyncio.run(alone())
+    assert without[0] >= without[1] >= 20, "each record of a topic is a page, in a slot of its own"
+    assert asyncio.run(beside_a_dead_one()) == without
