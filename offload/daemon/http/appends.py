@@ -375,7 +375,8 @@ class _Appends:
                     begin = time.perf_counter()
                     try:
                         await self._append_batch(asked, batch)
-                        waited_s = self._service.log.queue.waited_s  # before any other task runs
+                        # Before any other task runs. Without a record, the append was in no group.
+                        waited_s = self._service.log.queue.waited_s if batch.values else 0.0
                     finally:
                         elapsed_s = time.perf_counter() - begin
                         self._service.metrics.append_s.observe(elapsed_s)

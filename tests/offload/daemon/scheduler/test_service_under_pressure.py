@@ -18,6 +18,7 @@ from offload.daemon.service import Service
 from offload.daemon.topic_news import Begin, News, topic_news
 from offload.token_rights import EVERYTHING, RIGHTS_KEY
 from seglog import NoSuchTopic, Record, TopicConfig
+from seglog.client.bodies import LINES_TYPE
 from tests.worlds.services import serving, until
 
 _BYTES = {"content-type": "application/octet-stream"}
@@ -103,6 +104,7 @@ def test_a_negative_priority_is_paused_and_read_meanwhile_and_goes_on(tmp_path: 
         [shown] = [each for each in await _status(world, "low") if each.get("topic", each.get("name")) == "low"]
         assert shown["delivery_paused"].startswith("its priority is -100, and the pressure is 1.00")
         assert all("delivery_paused" not in each for each in await _status(world, "high"))
+        await until(lambda: world.ready.waiting(3) == 1, "the feed waits for a slot")
         metrics = (await world.client.get("/metrics")).text.splitlines()
         assert "seglog_delivery_pressure 1.0" in metrics
         assert "seglog_delivery_paused_topics 1.0" in metrics
@@ -183,6 +185,9 @@ def test_appends_wait_under_pressure_and_their_answers_say_so(tmp_path: Path) ->
             sync, throttle = answer.headers["server-timing"].split(", ")
             assert sync.startswith("sync;dur=")
             assert 0 < float(throttle.removeprefix("throttle;dur=")) <= 10
+        assert world.service.log.queue.waited_s > 0
+        empty = await world.client.post("/topics/t/records", content=b"", headers={"content-type": LINES_TYPE})
+        assert (empty.json()["appended"], "throttle" in empty.headers["server-timing"]) == (0, False)
         world.ready.give_back()
         await until(lambda: world.ready.pressure == 0.0, "the pressure ends")
         assert "throttle" not in (await world.append("t")).headers["server-timing"]
