@@ -25,7 +25,7 @@ import hashlib
 import hmac
 import re
 import secrets
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from enum import IntEnum
 from fnmatch import fnmatchcase
@@ -225,7 +225,7 @@ def _parsed(line: bytes, file: str, number: int) -> tuple[bytes, Rights]:
     if role not in {member.word for member in Role}:
         raise InvalidTokens(file, number, f"{role[:80]!r} is none of {', '.join(member.word for member in Role)}")
     globs = tuple(glob.strip() for glob in topics.split(","))
-    wrong = _first_wrong(globs)
+    wrong = next((glob for glob in globs if not _GLOB.fullmatch(glob)), None)
     if wrong is not None:
         raise InvalidTokens(file, number, f"{wrong[:80]!r} is no glob of topics")
     if not _SHA256.fullmatch(digest):
@@ -240,7 +240,3 @@ def _check_tenant(name: str, file: str, number: int) -> None:
         check_tenant(name)
     except InvalidName as error:
         raise InvalidTokens(file, number, f"{name[:80]!r} is no name of a tenant") from error
-
-
-def _first_wrong(globs: Sequence[str]) -> str | None:
-    return next((glob for glob in globs if not _GLOB.fullmatch(glob)), None)

@@ -50,7 +50,7 @@ class Request:
 def request_of(words: Sequence[str], variables: Mapping[str, str]) -> Request:
     """Return the request. Raises `UsageError`."""
     rest = list(words)
-    options = {option.name: _from_variable(option, variables) for option in OPTIONS}
+    options = {option.name: variables.get(option.variable or "") or option.default for option in OPTIONS}
     before = _Scan("", (*OPTIONS, HELP), options)
     before.leading(rest)
     if options.pop("version"):
@@ -185,10 +185,6 @@ class _Scan:
 def is_option(word: str) -> bool:
     """Return True for a word that begins with a dash. A dash alone is an argument: it stands for standard input."""
     return word.startswith("-") and word != "-"
-
-
-def _from_variable(parameter: ListedParameter, variables: Mapping[str, str]) -> object:
-    return variables.get(parameter.variable or "") or parameter.default
 
 
 def _value(parameter: ListedParameter, text: str, name: str, path: str) -> object:

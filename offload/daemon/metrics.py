@@ -1,58 +1,6 @@
 """The daemon's metrics for Prometheus. Names, units and labels follow its conventions.
 
-    seglog_build_info                           gauge       1; labels version and python
-    process_...                                 several     CPU, memory and file descriptors of the daemon
-    seglog_wal_sync_seconds                     histogram   one datasync of a file of the log
-    seglog_appended_records_total, _bytes_total counter     records and bytes of values, appended over HTTP
-    seglog_append_seconds                       histogram   an append over HTTP, from its start to its ack
-    seglog_topic_head_seq, _earliest_seq        gauge       by topic
-    seglog_topic_hot_bytes                      gauge       by topic
-    seglog_topic_forgotten_producers_total      counter     by topic: producers that it knew, and knows no longer
-    seglog_topic_keys                           gauge       by topic: keys of appends that it keeps, 10,000 at most
-    seglog_topic_paused, seglog_topic_diverged  gauge       by topic: 0 or 1
-    seglog_offload_lag_bytes, _lag_seconds      gauge       by topic: sealed bytes that are not offloaded, and
-                                                            the age of their oldest record; none while the newest
-                                                            commit is not on this disk
-    seglog_offload_runs_total                   counter     by outcome: published, nothing, failed, diverged, stopped;
-                                                            those on request count, too
-    seglog_offload_last_success_timestamp_seconds  gauge    by topic, since the daemon's start
-    seglog_offload_bytes_total                  counter     bytes of frames
-    seglog_replica_lag_seconds                  gauge       by topic that the directory follows: the time since its
-                                                            last sync, or the end of its last wait at a proxy
-    seglog_store_requests_total                 counter     by operation and outcome ("ok" or the error's name)
-    seglog_store_request_seconds                histogram   by operation
-    seglog_store_sent_bytes_total, _received_   counter
-    seglog_cursor_lag_records, _bytes, _seconds gauge       by topic and cursor: what its reader has not acked
-    seglog_worker_processes                     gauge       worker processes that are up
-    seglog_http_requests_total                  counter     by route, command and status
-    seglog_http_request_seconds                 histogram   by route and command; without streams, which end when the
-                                                            client likes
-    seglog_http_requests_running                gauge       requests that have a place; probes have none
-    seglog_http_followers_running               gauge       requests that wait for new records or events
-    seglog_delivery_pressure                    gauge       0 to 1: what followers and appends wait for
-    seglog_delivery_ready_feeds                 gauge       by band (B0 to B4): topics with news that wait for a slot
-    seglog_delivery_paused_topics               gauge       topics with news and a negative priority that are paused
-    seglog_delivery_late_followers_total        counter     times that a follower was still busy with one page when its
-                                                            topic went on to the next, so that it read for itself
-    seglog_commands_running                     gauge       threads of commands, until the last step
-    seglog_http_rejected_total                  counter     by reason: busy, too_large, slow, host, origin, token,
-                                                            ticket, role, tenant, rate, quota, pressure
-    seglog_events_lost_total                    counter     events that slow clients of /daemon/events did not get
-    seglog_disk_free_bytes, seglog_disk_state   gauge       0 fine, 1 alarm, 2 full
-    seglog_wal_bytes                            gauge
-    seglog_cache_requests_total                 counter     by cache (index, chunk) and outcome (hit, miss)
-    seglog_proxy_requests_total, _bytes_total   counter     answers of a proxy and their bytes, by outcome: cached;
-                                                            shared, with the GET of another one; fetched; passed through
-    seglog_gc_runs_total                        counter     by outcome: done, blocked (damage), failed
-    seglog_gc_last_success_timestamp_seconds    gauge       a run that was done or blocked; 0 before the first one
-    seglog_gc_kept_from_timestamp_seconds       gauge       by topic: GC keeps each state from this time on
-    seglog_gc_deleted_objects_total             counter     by kind; a segment counts once
-    seglog_gc_deleted_bytes_total               counter     bytes of segments, as far as known
-    seglog_background_failures_total            counter     by task
-    seglog_tenant_credential_renewals_total     counter     by outcome: ok, failed
-    seglog_tenant_credentials_expiry_timestamp_seconds  gauge  when the tenant's credentials expire; 0 without any
-    seglog_tenant_bucket_check                  gauge       by kind: own_prefix, 1 if the tenant can list it;
-                                                            whole_bucket, 1 if a LIST without a prefix is denied
+The list of them is in docs/metrics.md, which `make docs` writes from the help texts below.
 
 The text has no `_created` series: they double the number of series, and an alert needs none of them.
 
@@ -66,13 +14,13 @@ METRIC-3  Each series of a tenant has the label `tenant`. A bound token sees no 
 from __future__ import annotations
 
 import collections
-import functools
 import platform
 import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
 from importlib.metadata import version
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Info, ProcessCollector, generate_latest
@@ -103,110 +51,80 @@ class Metrics:
         self.last_day = LastDay()
         self.tenant = tenant
         self.registry = CollectorRegistry()
-        on = self.registry
         if is_alone:
-            watch_process(on)
-        self.wal_sync_s = Histogram(
-            "seglog_wal_sync_seconds", "Time of one datasync of a file of the log.", buckets=_FAST_S, registry=on
+            watch_process(self.registry)
+        counter, gauge = partial(Counter, registry=self.registry), partial(Gauge, registry=self.registry)
+        fast, slow = (partial(Histogram, registry=self.registry, buckets=buckets) for buckets in (_FAST_S, _SLOW_S))
+        self.wal_sync_s = fast("seglog_wal_sync_seconds", "Time of one datasync of a file of the log.")
+        self.appended_records = counter("seglog_appended_records", "Records appended over HTTP and acked.")
+        self.appended_bytes = counter("seglog_appended_bytes", "Bytes of values appended over HTTP and acked.")
+        self.append_s = fast("seglog_append_seconds", "Time of an append over HTTP, from its start to its ack.")
+        self.runs = counter(
+            "seglog_offload_runs", "Offloads of a topic, by outcome, also those on request.", ["outcome"]
         )
-        self.appended_records = Counter("seglog_appended_records", "Records appended over HTTP and acked.", registry=on)
-        self.appended_bytes = Counter(
-            "seglog_appended_bytes", "Bytes of values appended over HTTP and acked.", registry=on
+        self.offloaded_bytes = counter("seglog_offload_bytes", "Bytes of frames read for offloads.")
+        self.requests = counter("seglog_store_requests", "Requests to the object store.", ["operation", "outcome"])
+        self.request_s = slow("seglog_store_request_seconds", "Time of a request to the object store.", ["operation"])
+        self.sent_bytes = counter("seglog_store_sent_bytes", "Bytes of bodies sent to the object store.")
+        self.received_bytes = counter("seglog_store_received_bytes", "Bytes of bodies received from the object store.")
+        self.http_requests = counter(
+            "seglog_http_requests", "HTTP requests that the daemon answered.", ["route", "command", "status"]
         )
-        self.append_s = Histogram(
-            "seglog_append_seconds", "Time of an append over HTTP, from its start to its ack.", buckets=_FAST_S,
-            registry=on,
-        )  # fmt: skip
-        self.runs = Counter(
-            "seglog_offload_runs", "Offloads of a topic, by outcome, also those on request.", ["outcome"], registry=on
+        self.http_s = slow(
+            "seglog_http_request_seconds",
+            "Time of an HTTP request to the end of its answer, without streams.",
+            ["route", "command"],
         )
-        self.offloaded_bytes = Counter("seglog_offload_bytes", "Bytes of frames read for offloads.", registry=on)
-        self.requests = Counter(
-            "seglog_store_requests", "Requests to the object store.", ["operation", "outcome"], registry=on
-        )
-        self.request_s = Histogram(
-            "seglog_store_request_seconds", "Time of a request to the object store.", ["operation"], buckets=_SLOW_S,
-            registry=on,
-        )  # fmt: skip
-        self.sent_bytes = Counter("seglog_store_sent_bytes", "Bytes of bodies sent to the object store.", registry=on)
-        self.received_bytes = Counter(
-            "seglog_store_received_bytes", "Bytes of bodies received from the object store.", registry=on
-        )
-        self.http_requests = Counter(
-            "seglog_http_requests",
-            "HTTP requests that the daemon answered.",
-            ["route", "command", "status"],
-            registry=on,
-        )
-        self.http_s = Histogram(
-            "seglog_http_request_seconds", "Time of an HTTP request to the end of its answer, without streams.",
-            ["route", "command"], buckets=_SLOW_S, registry=on,
-        )  # fmt: skip
         self._requests_of: dict[tuple[str, str, int], Counter] = {}
         self._s_of: dict[tuple[str, str], Histogram] = {}
-        self.http_running = Gauge("seglog_http_requests_running", "HTTP requests that are answered now.", registry=on)
-        self.http_followers = Gauge(
-            "seglog_http_followers_running", "HTTP requests that wait for new records or events.", registry=on
+        self.http_running = gauge("seglog_http_requests_running", "HTTP requests that are answered now.")
+        self.http_followers = gauge(
+            "seglog_http_followers_running", "HTTP requests that wait for new records or events."
         )
-        self.commands_running = Gauge("seglog_commands_running", "Commands that run now in the daemon.", registry=on)
-        self.rejected = Counter(
-            "seglog_http_rejected", "HTTP requests refused before any work was done.", ["reason"], registry=on
+        self.commands_running = gauge("seglog_commands_running", "Commands that run now in the daemon.")
+        self.rejected = counter("seglog_http_rejected", "HTTP requests refused before any work was done.", ["reason"])
+        self.disk_free_bytes = gauge("seglog_disk_free_bytes", "Bytes free on the disk of the data directory.")
+        self.disk_state = gauge(
+            "seglog_disk_state", "State of the disk: 0 fine, 1 alarm, 2 full, so that appends are refused."
         )
-        self.disk_free_bytes = Gauge(
-            "seglog_disk_free_bytes", "Bytes free on the disk of the data directory.", registry=on
+        self.proxy_requests = counter(
+            "seglog_proxy_requests", "Objects and listings of the remote, for readers over HTTP.", ["outcome"]
         )
-        self.disk_state = Gauge(
-            "seglog_disk_state", "State of the disk: 0 fine, 1 alarm, 2 full, so that appends are refused.", registry=on
+        self.proxy_bytes = counter(
+            "seglog_proxy_bytes", "Bytes of objects of the remote, for readers over HTTP.", ["outcome"]
         )
-        self.proxy_requests = Counter(
-            "seglog_proxy_requests", "Objects and listings of the remote, for readers over HTTP.", ["outcome"],
-            registry=on,
-        )  # fmt: skip
-        self.proxy_bytes = Counter(
-            "seglog_proxy_bytes", "Bytes of objects of the remote, for readers over HTTP.", ["outcome"], registry=on
+        self.failures = counter("seglog_background_failures", "Failures of the daemon's background tasks.", ["task"])
+        self.gc_runs = counter("seglog_gc_runs", "Runs of GC over the whole remote.", ["outcome"])
+        self.gc_done_at_s = gauge(
+            "seglog_gc_last_success_timestamp_seconds", "Unix time of the last GC of the daemon that succeeded."
         )
-        self.failures = Counter(
-            "seglog_background_failures", "Failures of the daemon's background tasks.", ["task"], registry=on
+        self.gc_objects = counter("seglog_gc_deleted_objects", "Objects that GC deleted.", ["kind"])
+        self.gc_bytes = counter("seglog_gc_deleted_bytes", "Bytes of segments that GC deleted, as far as known.")
+        self.tenant_renewals = counter(
+            "seglog_tenant_credential_renewals", "Renewals of the tenant's credentials from STS.", ["outcome"]
         )
-        self.gc_runs = Counter("seglog_gc_runs", "Runs of GC over the whole remote.", ["outcome"], registry=on)
-        self.gc_done_at_s = Gauge(
-            "seglog_gc_last_success_timestamp_seconds", "Unix time of the last GC of the daemon that succeeded.",
-            registry=on,
-        )  # fmt: skip
-        self.gc_objects = Counter("seglog_gc_deleted_objects", "Objects that GC deleted.", ["kind"], registry=on)
-        self.gc_bytes = Counter(
-            "seglog_gc_deleted_bytes", "Bytes of segments that GC deleted, as far as known.", registry=on
+        self.tenant_credentials_end_s = gauge(
+            "seglog_tenant_credentials_expiry_timestamp_seconds", "Unix time when the tenant's credentials expire."
         )
-        self.tenant_renewals = Counter(
-            "seglog_tenant_credential_renewals", "Renewals of the tenant's credentials from STS.", ["outcome"],
-            registry=on,
-        )  # fmt: skip
-        self.tenant_credentials_end_s = Gauge(
-            "seglog_tenant_credentials_expiry_timestamp_seconds", "Unix time when the tenant's credentials expire.",
-            registry=on,
-        )  # fmt: skip
-        self.tenant_bucket = Gauge(
-            "seglog_tenant_bucket_check", "Result of the last check that the bucket keeps the tenant apart: 1 is good.",
-            ["kind"], registry=on,
-        )  # fmt: skip
-        self.pressure = Gauge(
-            "seglog_delivery_pressure", "What followers and appends wait for now: 0 to 1.", registry=on
+        self.tenant_bucket = gauge(
+            "seglog_tenant_bucket_check",
+            "Result of the last check that the bucket keeps the tenant apart: 1 is good.",
+            ["kind"],
         )
-        self.ready_feeds = Gauge(
-            "seglog_delivery_ready_feeds", "Topics with news that wait for a slot, by the band of their priority.",
-            ["band"], registry=on,
-        )  # fmt: skip
-        self.paused_topics = Gauge(
-            "seglog_delivery_paused_topics", "Topics with news and a negative priority that are paused.", registry=on
+        self.pressure = gauge("seglog_delivery_pressure", "What followers and appends wait for now: 0 to 1.")
+        self.ready_feeds = gauge(
+            "seglog_delivery_ready_feeds",
+            "Topics with news that wait for a slot, by the band of their priority.",
+            ["band"],
         )
-        self.late_followers = Counter(
+        self.paused_topics = gauge(
+            "seglog_delivery_paused_topics", "Topics with news and a negative priority that are paused."
+        )
+        self.late_followers = counter(
             "seglog_delivery_late_followers",
             "Times that a follower missed the next page of its topic, and read it itself.",
-            registry=on,
         )
-        self.lost_events = Counter(
-            "seglog_events_lost", "Events that a slow client of /daemon/events did not get.", registry=on
-        )
+        self.lost_events = counter("seglog_events_lost", "Events that a slow client of /daemon/events did not get.")
 
     def watch_delivery(self, ready: ReadySet, cold_ready: ReadySet) -> None:
         """Ask at each scrape for the pressure, that of `ready`, and for the feeds that wait in both ready sets."""
@@ -217,7 +135,7 @@ class Metrics:
         self.pressure.set_function(lambda: ready.pressure)
         self.paused_topics.set_function(lambda: ready.paused + cold_ready.paused)
         for number, band in enumerate(BANDS):
-            self.ready_feeds.labels(band).set_function(functools.partial(waiting, number))
+            self.ready_feeds.labels(band).set_function(partial(waiting, number))
 
     def http_requests_of(self, route: str, command: str, status: int) -> Counter:
         """Return the counter of requests with these labels. To look it up costs less than `labels`."""

@@ -158,7 +158,7 @@ class SegmentEncoder:
             entry_lengths=tuple(self._entry_lengths),
             live=_serialized(self._live),
             live_records=len(self._live),
-            tags=_serialized_tags(self._tags),
+            tags=None if self._tags is None else {tag: _serialized(self._tags[tag]) for tag in sorted(self._tags)},
         )
         return tuple(blocks), summary
 
@@ -281,7 +281,3 @@ def _entries(
 def _serialized(bitmap: BitMap) -> bytes:
     bitmap.run_optimize()
     return bytes(bitmap.serialize())
-
-
-def _serialized_tags(tags: Mapping[str, BitMap] | None) -> Mapping[str, bytes] | None:
-    return None if tags is None else {tag: _serialized(tags[tag]) for tag in sorted(tags)}

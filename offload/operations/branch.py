@@ -277,15 +277,11 @@ def side_text(branch_side: BranchSide) -> str:
 
 
 _print_branch = rows(("branch", "made", "from", "ahead", "behind", "deleted"), _branch_row, branch_text)
-_print_branch_deleted = taking_lines(branch_deleted_text)
-_print_branch_back = lines(lambda back: f"{back.branch} is back")
-_print_promoted = lines(promoted_text)
-_print_side = lines(side_text)
 
 
 BRANCH_LIST = Command("branch/list", list_branches, _print_branch, reads=always, role="read")
-BRANCH_DELETE = Command("branch/delete", delete, _print_branch_deleted, reads=dry, takes=always)
-BRANCH_UNDELETE = Command("branch/undelete", undelete, _print_branch_back)
+BRANCH_DELETE = Command("branch/delete", delete, taking_lines(branch_deleted_text), reads=dry, takes=always)
+BRANCH_UNDELETE = Command("branch/undelete", undelete, lines(lambda back: f"{back.branch} is back"))
 BRANCH_RENAME = Command("branch/rename", rename, _print_renamed)
-BRANCH_PROMOTE = Command("branch/promote", promote, _print_promoted)
-BRANCH_DIFF = Command("branch/diff", diff, _print_side, reads=always, role="read")
+BRANCH_PROMOTE = Command("branch/promote", promote, lines(promoted_text))
+BRANCH_DIFF = Command("branch/diff", diff, lines(side_text), reads=always, role="read")

@@ -299,7 +299,4 @@ def _total_text(total: CostTotal) -> str:
     return "\n".join([*rows, f"money in {total.currency}: {total.prices or 'prices of the file'}{dated}, storage only"])
 
 
-_print_cost = lines(cost_text)
-
-
-COST = Command("cost", cost, _print_cost, reads=always, role="read", section="operate")
+COST = Command("cost", cost, lines(cost_text), reads=always, role="read", section="operate")

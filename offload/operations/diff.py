@@ -113,7 +113,4 @@ def diff_text(row: PointSide | DifferingRecord) -> str:
     return f"{row.point:<32} {changes} of those up to seq {row.shared_seq}"
 
 
-_print_diff = lines(diff_text)
-
-
-DIFF = Command("diff", diff, _print_diff, reads=always, role="read", is_long=True, section="time travel")
+DIFF = Command("diff", diff, lines(diff_text), reads=always, role="read", is_long=True, section="time travel")

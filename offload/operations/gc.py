@@ -316,9 +316,6 @@ def _singular(kind: str) -> str:
     return "boundary" if kind == "boundaries" else kind.removesuffix("s")
 
 
-_print_outcome = lines(outcome_text)
-
-
 def step_text(step: PlannedKey | PlannedObjects | DeletedObjects | PlanListed | KeyExplained) -> str:
     match step:
         case PlannedKey(key, size, reason):
@@ -334,7 +331,7 @@ def step_text(step: PlannedKey | PlannedObjects | DeletedObjects | PlanListed | 
 _print_step = lines(step_text)
 
 
-GC = Command("gc", gc, _print_outcome, reads=dry, section="operate")
+GC = Command("gc", gc, lines(outcome_text), reads=dry, section="operate")
 GC_PLAN = Command("gc/plan", plan, _print_step, reads=lambda values: values["dry_run"] or values["number"] is not None)
 GC_APPLY = Command("gc/apply", apply, _print_step, reads=dry)
 GC_EXPLAIN = Command("gc/explain", explain, _print_step, reads=always, role="read")

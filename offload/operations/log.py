@@ -234,10 +234,9 @@ def _segment_row(segment: SegmentShown) -> tuple[str, ...]:
     return *map(str, numbers), format_bytes(segment.data_bytes)
 
 
-_print_shown = lines(shown_text)
 _print_segments = rows(("first seq", "last seq", "lsn", "size"), _segment_row, _segment_text)
 
 
 LOG = Command("log", log, _print_commits, reads=always, role="read", is_long=True, section="time travel")
-SHOW = Command("show", show, _print_shown, reads=always, role="read", is_long=True)
+SHOW = Command("show", show, lines(shown_text), reads=always, role="read", is_long=True)
 SEGMENTS = Command("segments", segments, _print_segments, reads=always, role="read")

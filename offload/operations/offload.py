@@ -306,17 +306,10 @@ def _print_uploads(output: Output, results: Iterator[UploadListed], _: Mapping[s
         output.remark("none")
 
 
-_print_sealed = lines(sealed_text)
-_print_offloaded = lines(offloaded_text, failure_note)
-_print_paused = lines(lambda paused: f"{paused.topic} is paused")
-_print_resumed = lines(lambda paused: f"{paused.topic} is resumed")
-_print_retried = lines(lambda retried: f"{retried.topic} is tried again")
-
-
-SEAL = Command("seal", seal, _print_sealed, section="operate")
-OFFLOAD = Command("offload", offload, _print_offloaded, reads=dry, section="operate")
+SEAL = Command("seal", seal, lines(sealed_text), section="operate")
+OFFLOAD = Command("offload", offload, lines(offloaded_text, failure_note), reads=dry, section="operate")
 COMPACT = Command("compact", compact, _print_rewritten, reads=dry, takes=lambda values: values["erase"])
-PAUSE = Command("pause", pause, _print_paused)
-RESUME = Command("resume", resume, _print_resumed)
-RETRY = Command("retry", retry, _print_retried)
+PAUSE = Command("pause", pause, lines(lambda paused: f"{paused.topic} is paused"))
+RESUME = Command("resume", resume, lines(lambda paused: f"{paused.topic} is resumed"))
+RETRY = Command("retry", retry, lines(lambda retried: f"{retried.topic} is tried again"))
 UPLOADS = Command("uploads", uploads, _print_uploads, reads=lambda values: not values["abort"])

@@ -362,8 +362,7 @@ def _subject(key: str) -> str:
 
 
 _print_operation = rows(("number", "time", "writer", "operation", "subject", "message"), _operation_row, operation_text)
-_print_undone = lines(undone_text)
 
 
 OPLOG = Command("oplog", oplog, _print_operation, reads=always, role="read", is_long=True, section="names")
-UNDO = Command("undo", undo, _print_undone, reads=dry, section="time travel")
+UNDO = Command("undo", undo, lines(undone_text), reads=dry, section="time travel")

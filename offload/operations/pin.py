@@ -85,10 +85,8 @@ def _pin_row(listed: PinListed) -> Sequence[str | Moment]:
 
 
 _print_pins = rows(("pin", "point", "expires", "holder"), _pin_row, pin_text)
-_print_pin = lines(pin_text)
-_print_pin_released = lines(lambda gone: f"pin {gone.pin} is released")
 
 
 PIN_LIST = Command("pin/list", list_pins, _print_pins, reads=always, role="read")
-PIN_REFRESH = Command("pin/refresh", refresh, _print_pin)
-PIN_RELEASE = Command("pin/release", release, _print_pin_released)
+PIN_REFRESH = Command("pin/refresh", refresh, lines(pin_text))
+PIN_RELEASE = Command("pin/release", release, lines(lambda gone: f"pin {gone.pin} is released"))

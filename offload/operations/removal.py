@@ -385,10 +385,9 @@ def _undo(done: RecordsDeleted | RecordsEvicted | RecordsRemoved) -> str:
 
 
 _print_deleted = taking_lines(deleted_text, waiting_note("deleted"))
-_print_evicted = taking_lines(evicted_text, waiting_note("evicted"))
 _print_truncated = taking_lines(truncated_text, waiting_note("truncated"))
 
 
 DELETE = Command("delete", delete, _print_deleted, reads=dry, takes=always, section="everyday")
-EVICT = Command("evict", evict, _print_evicted, reads=dry, takes=always)
+EVICT = Command("evict", evict, taking_lines(evicted_text, waiting_note("evicted")), reads=dry, takes=always)
 TRUNCATE = Command("truncate", truncate, _print_truncated, reads=dry, takes=always)

@@ -217,11 +217,10 @@ def reset_text(done: TopicReset) -> str:
 
 
 _print_reset = taking_lines(reset_text)
-_print_taken_over = lines(taken_over_text)
 
 
 SYNC = Command("sync", sync, _print_synced, section="replicate")
 RESET = Command(
     "reset", reset, _print_reset, reads=dry, takes=lambda values: values["discard"], is_slow=True, section="repair"
 )
-TAKEOVER = Command("takeover", takeover, _print_taken_over, is_slow=True, section="replicate")
+TAKEOVER = Command("takeover", takeover, lines(taken_over_text), is_slow=True, section="replicate")

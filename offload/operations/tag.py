@@ -77,9 +77,8 @@ def tag_text(listed: TagListed) -> str:
 
 
 _print_tag = rows(("tag", "branch", "lsn", "seq", "made", "message"), _tag_row, tag_text)
-_print_tag_deleted = lines(lambda gone: f"tag {gone.tag} is deleted")
 
 
 TAG_CREATE = Command("tag/create", create, _print_tag)
 TAG_LIST = Command("tag/list", list_tags, _print_tag, reads=always, role="read")
-TAG_DELETE = Command("tag/delete", delete, _print_tag_deleted)
+TAG_DELETE = Command("tag/delete", delete, lines(lambda gone: f"tag {gone.tag} is deleted"))

@@ -356,17 +356,13 @@ def _listed_row(topic: TopicListed) -> tuple[str, str, str]:
     return topic.topic, f"{topic.head_seq:,}", "replica" if topic.is_replica else "writer"
 
 
-_print_made = lines(lambda made: f"made topic {made.topic}")
-_print_configured = lines(configured_text)
-_print_shown = lines(shown_text)
-_print_gone = taking_lines(gone_text)
 _print_listed = rows(("topic", "head seq", "role"), _listed_row, listed_text)
 
 
-TOPIC_CREATE = Command("topic/create", create, _print_made)
-TOPIC_SET = Command("topic/set", set_config, _print_configured)
-TOPIC_SHOW = Command("topic/show", show, _print_shown, reads=always, role="read")
-TOPIC_DELETE = Command("topic/delete", delete, _print_gone, reads=dry, takes=always)
+TOPIC_CREATE = Command("topic/create", create, lines(lambda made: f"made topic {made.topic}"))
+TOPIC_SET = Command("topic/set", set_config, lines(configured_text))
+TOPIC_SHOW = Command("topic/show", show, lines(shown_text), reads=always, role="read")
+TOPIC_DELETE = Command("topic/delete", delete, taking_lines(gone_text), reads=dry, takes=always)
 TOPIC_LIST = Command(
     "topic/list", list_topics, _print_listed, reads=always, role="read", section="everyday", aliases=("ls",)
 )
