@@ -168,3 +168,32 @@ class ArchiveContext:
             self.reader.close()
         elif self._chunks is not None:
             self._chunks.close()
+
+
+class OfContext:
+    """A base of what works on a context: it has the parts of the context at hand, each made at its first use."""
+
+    def __init__(self, context: ArchiveContext) -> None:
+        self._context = context
+        self._log, self._store, self._local = context.log, context.store, context.local
+        self._locks, self._clock = context.locks, context.clock
+
+    @part
+    def _volumes(self) -> Volumes:
+        return self._context.volumes
+
+    @part
+    def _branches(self) -> Branches:
+        return self._context.branches
+
+    @part
+    def _tags(self) -> Tags:
+        return self._context.tags
+
+    @part
+    def _handles(self) -> Handles:
+        return self._context.handles
+
+    @part
+    def _reader(self) -> ColdReader:
+        return self._context.reader

@@ -50,7 +50,9 @@ class Request:
 def request_of(words: Sequence[str], variables: Mapping[str, str]) -> Request:
     """Return the request. Raises `UsageError`."""
     rest = list(words)
-    options = {option.name: variables.get(option.variable or "") or option.default for option in OPTIONS}
+    options: dict[str, object] = {
+        option.name: variables.get(option.variable or "") or option.default for option in OPTIONS
+    }
     before = _Scan("", (*OPTIONS, HELP), options)
     before.leading(rest)
     if options.pop("version"):

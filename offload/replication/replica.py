@@ -21,8 +21,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from catalog import CommitKind, Handle
-from catalog.objects.object_store import Forward
-from offload.context import ArchiveContext, TopicLocks
+from catalog.objects.base import Forward
+from offload.context import ArchiveContext, OfContext, TopicLocks
 from seglog import Elsewhere
 from seglog.base.dataclasses import dataclass
 
@@ -65,17 +65,15 @@ class SyncState:
         return f"{local} {remote}"
 
 
-class Replicas:
+class Replicas(OfContext):
     """The replicas and the local changes of one log. The caller ensures that only one thread at a time works on a
     topic.
     """
 
     def __init__(self, context: ArchiveContext) -> None:
-        self._context = context
-        self._log = context.log
-        self._local = context.local
+        super().__init__(context)
         self._making = TopicLocks()
-        self._wholes: dict[str, tuple[str, bytes]] = {}  # the newest commit that went to followers, with its key
+        self._wholes: dict[str, tuple[str, bytes]] = {}
 
     def pull(self, handle: Handle, forward: Forward | None = None) -> Updates:
         """Fetch the volume's new commits, and return them. `forward` is the answer of a proxy in their place.

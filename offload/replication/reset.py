@@ -65,7 +65,7 @@ from catalog.format.keys import ref_key
 from catalog.history import retry_if_collected
 from catalog.refs.oplog import Oplog
 from catalog.timeline import no_time_lookup
-from offload.context import ArchiveContext
+from offload.context import ArchiveContext, OfContext
 from offload.errors import HistoryBehind, LocalChangesLost
 from offload.format.topic_config import RESCUED_FROM, config_change, shared_attributes
 from offload.handles import split_name
@@ -83,15 +83,7 @@ _GONE = "seglog.deleted"
 _ROUNDS = 100
 
 
-class Rescue:
-    def __init__(self, context: ArchiveContext) -> None:
-        self._log = context.log
-        self._volumes = context.volumes
-        self._branches = context.branches
-        self._handles = context.handles
-        self._local = context.local
-        self._clock = context.clock
-
+class Rescue(OfContext):
     def run(self, handle: Handle, topic: Topic, branch: str, common_seq: int) -> None:
         """Copy the records and deletes of `topic` above `common_seq` to the branch. Raises `BranchExists`."""
         saved = self._branch(handle, topic, branch, self._point(handle, common_seq), common_seq)
@@ -245,19 +237,16 @@ class ResetResult:
     is_followed: bool = True
 
 
-class Reset:
+class Reset(OfContext):
     """Resets topics of one log. The caller ensures that only one thread at a time works on a topic."""
 
     def __init__(self, context: ArchiveContext, replicas: Replicas, offloader: Offloader, publisher: Publisher) -> None:
-        self._log = context.log
-        self._handles = context.handles
-        self._local = context.local
+        super().__init__(context)
         self._replicas = replicas
         self._offloader = offloader
         self._publisher = publisher
         self._rescue = Rescue(context)
         self._oplog = Oplog(context.store, context.writer_id)
-        self._clock = context.clock
 
     def run(
         self, handle: Handle, *, as_branch: str | None = None, discard: bool = False, is_offloaded: bool = False

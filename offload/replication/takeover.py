@@ -27,7 +27,7 @@ from dataclasses import replace
 from catalog import MAIN, CommitKind, Handle, Snapshot
 from catalog.errors import Diverged, Fenced, KeyTaken
 from catalog.format import keys
-from offload.context import ArchiveContext
+from offload.context import ArchiveContext, OfContext
 from offload.format.topic_config import config_of
 from offload.handles import split_name
 from offload.replication.replica import Replicas
@@ -38,16 +38,11 @@ from seglog.values.deletes import DeleteWhere
 _ROUNDS = 20
 
 
-class Takeover:
+class Takeover(OfContext):
     """Takes topics of one log over. The caller ensures that only one thread at a time works on a topic."""
 
     def __init__(self, context: ArchiveContext, replicas: Replicas, publisher: Publisher) -> None:
-        self._context = context
-        self._log = context.log
-        self._volumes = context.volumes
-        self._handles = context.handles
-        self._local = context.local
-        self._locks = context.locks
+        super().__init__(context)
         self._replicas = replicas
         self._publisher = publisher
 

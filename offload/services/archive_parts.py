@@ -11,7 +11,7 @@ from operator import attrgetter
 from typing import TYPE_CHECKING, TypeVar
 
 from catalog.errors import NoSuchObject
-from offload.context import ArchiveContext, part
+from offload.context import ArchiveContext, OfContext, part
 from offload.errors import HistoryBehind
 from offload.replication.replica import Replicas
 from offload.settings import OffloadSettings
@@ -97,6 +97,18 @@ class ArchiveParts:
         from offload.services.writer import Writer
 
         return Writer(self)
+
+
+class OfArchive(OfContext):
+    """A base of the services of an archive."""
+
+    def __init__(self, parts: ArchiveParts) -> None:
+        super().__init__(parts.context)
+        self._parts, self._replicas = parts, parts.replicas
+
+    @part
+    def _states(self) -> TopicStates:
+        return self._parts.states
 
 
 if TYPE_CHECKING:

@@ -12,16 +12,13 @@ from catalog.gc.policy import GcPolicy, GcReport, unwatched
 from catalog.gc.survey import Survey
 from catalog.refs.oplog import Oplog
 from offload.context import ArchiveContext
-from offload.services.archive_parts import ArchiveParts
+from offload.services.parts import OfArchive
 from seglog.base.arguments import checked
 from seglog.base.ownership import Owned
 
 
-class CollectionService(Owned):
+class CollectionService(OfArchive, Owned):
     """The calls for the operator of GC. `archive.upkeep.collect` is a whole run."""
-
-    def __init__(self, parts: ArchiveParts) -> None:
-        self._context = parts.context
 
     @checked
     def survey(self, *, watch: Callable[[str, int, int | None, str], None] = unwatched) -> Survey:

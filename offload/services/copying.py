@@ -33,7 +33,7 @@ from catalog.objects.object_store import ObjectStore
 from catalog.snapshot import empty, fold
 from offload.errors import Misuse
 from offload.format.topic_config import config_of
-from offload.services.archive_parts import ArchiveParts
+from offload.services.parts import OfArchive
 from offload.services.restoring import offloaded_point
 from offload.services.results import Copied
 from offload.settings import codec_named
@@ -45,13 +45,8 @@ from seglog.format.frame import DELETED, read_header, record_of, tombstone
 from seglog.format.frames import Frames, take_apart
 
 
-class Copying:
+class Copying(OfArchive):
     """Copies states of topics, within the remote of an archive or to another one."""
-
-    def __init__(self, parts: ArchiveParts) -> None:
-        self._parts = parts
-        self._context = parts.context
-        self._clock = parts.context.clock
 
     def run(
         self, source: str, new: str, at: str, where: Callable[[Record], bool] | None, into: ObjectStore | None, why: str

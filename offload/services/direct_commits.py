@@ -26,18 +26,12 @@ from catalog.format.encoding import load_nonce
 from offload.errors import LocalChangesLost
 from offload.handles import Tip
 from offload.load import is_free
-from offload.services.archive_parts import ArchiveParts
+from offload.services.parts import OfArchive
 from seglog import ConcurrentModification
 
 
-class DirectCommits:
+class DirectCommits(OfArchive):
     """Commits that this directory puts into a volume itself, past its log. The caller holds the lock of the topic."""
-
-    def __init__(self, parts: ArchiveParts) -> None:
-        self._parts = parts
-        self._log = parts.context.log
-        self._volumes = parts.context.volumes
-        self._handles = parts.context.handles
 
     def offload(self, name: str) -> None:
         """Offload all that the log has of the topic. Raises what `Archive.offload` raises."""

@@ -16,6 +16,7 @@ from offload.errors import NotOffloaded
 from offload.services.archive_parts import ArchiveParts
 from offload.services.diff import Difference, State, diff_of, differing_records
 from offload.services.erasure_dates import window_ms_here
+from offload.services.parts import OfArchive
 from offload.services.states import range_to_read
 from seglog import Record, Undeleted
 from seglog.base.arguments import checked
@@ -28,19 +29,8 @@ if TYPE_CHECKING:
 _ROUNDS = 5
 
 
-class HistoryService(Owned):
+class HistoryService(OfArchive, Owned):
     """The calls about the past of topics and branches. Only those that begin with `undo` change anything."""
-
-    def __init__(self, parts: ArchiveParts) -> None:
-        context = parts.context
-        self._parts = parts
-        self._context = context
-        self._log = context.log
-        self._store = context.store
-        self._volumes = context.volumes
-        self._clock = context.clock
-        self._writer_id = context.writer_id
-        self._states = parts.states
 
     @checked
     def snapshot(self, name: str, at: str | None = None) -> Snapshot:
@@ -218,7 +208,7 @@ class HistoryService(Owned):
             OutOfWindow: GC does not keep the state now.
         """
         now_ms = self._clock.now_ms()
-        return Pins(self._volumes).hold(point, self._writer_id, ttl_ms=ttl_s * 1000, now_ms=now_ms)
+        return Pins(self._volumes).hold(point, self._context.writer_id, ttl_ms=ttl_s * 1000, now_ms=now_ms)
 
     @checked
     def window_ms(self, name: str) -> int:
@@ -371,7 +361,7 @@ class HistoryService(Owned):
         moved = moved_main(operation.entry)
 
         def take_back() -> None:
-            undo_found(self._volumes, operation, writer_id=self._writer_id, now_ms=self._clock.now_ms())
+            undo_found(self._volumes, operation, writer_id=self._context.writer_id, now_ms=self._clock.now_ms())
 
         if moved is None:
             take_back()

@@ -20,7 +20,7 @@ from catalog.refs.state_names import HeldPin, NamedTag, Pins
 from offload.errors import open_branch
 from offload.handles import split_name
 from offload.moment import format_time
-from offload.services.archive_parts import ArchiveParts
+from offload.services.parts import ArchiveParts, OfArchive
 from offload.services.restoring import offloaded_point
 from seglog.base.arguments import checked
 from seglog.base.dataclasses import dataclass
@@ -30,16 +30,8 @@ if TYPE_CHECKING:
     from offload.services.promotion import Promoted
 
 
-class BranchService(Owned):
+class BranchService(OfArchive, Owned):
     """The calls about branches. `Archive.restore` makes one."""
-
-    def __init__(self, parts: ArchiveParts) -> None:
-        context = parts.context
-        self._log = context.log
-        self._branches = context.branches
-        self._store = context.store
-        self._clock = context.clock
-        self._parts = parts
 
     @checked
     def list(self, topic: str, *, deleted: bool = False) -> list[Branch]:
@@ -187,16 +179,8 @@ def _name_of_former(now_ms: int) -> str:
     return f"before-promote-{seconds}Z"
 
 
-class TagService(Owned):
+class TagService(OfArchive, Owned):
     """The calls about tags."""
-
-    def __init__(self, parts: ArchiveParts) -> None:
-        context = parts.context
-        self._log = context.log
-        self._tags = context.tags
-        self._handles = context.handles
-        self._clock = context.clock
-        self._parts = parts
 
     @checked
     def tag(self, topic: str, name: str, *, to: str = "head", message: str = "") -> Tag:
@@ -268,15 +252,12 @@ class TopicPin:
     is_expired: bool
 
 
-class PinService(Owned):
+class PinService(OfArchive, Owned):
     """The calls about pins. A holder of another machine may have made them."""
 
     def __init__(self, parts: ArchiveParts) -> None:
-        context = parts.context
-        self._log = context.log
-        self._volumes = context.volumes
-        self._clock = context.clock
-        self._pins = Pins(context.volumes)
+        super().__init__(parts)
+        self._pins = Pins(self._context.volumes)
 
     @checked
     def list(self, topic: str | None = None) -> Iterator[TopicPin]:

@@ -37,6 +37,7 @@ from offload.read.delete_effects import count_live, entries_taken, live_entries
 from offload.services.archive_parts import ArchiveParts
 from offload.services.diff import State, shared_seq
 from offload.services.expired import expired_before
+from offload.services.parts import ArchiveParts, OfArchive
 from offload.write.merging import holds_more
 from seglog import DeleteOp, Record, Topic
 from seglog.base.arguments import checked
@@ -105,20 +106,8 @@ def preview_of_all(topic: Topic) -> Preview:
     return replace(preview_here(topic, DeleteWhere()), effect=_LEAVES)
 
 
-class PreviewService(Owned):
+class PreviewService(OfArchive, Owned):
     """The calls that tell what others would take away."""
-
-    def __init__(self, parts: ArchiveParts) -> None:
-        context = parts.context
-        self._log = context.log
-        self._volumes = context.volumes
-        self._branches = context.branches
-        self._tags = context.tags
-        self._handles = context.handles
-        self._reader = context.reader
-        self._clock = context.clock
-        self._states = parts.states
-        self._replicas = parts.replicas
 
     @checked
     def removal(
@@ -364,12 +353,9 @@ def _joined(parts: Iterable[Going]) -> Going:
     return Going(records, size_bytes, filled[0].first, filled[-1].last, seqs)
 
 
-class SoleNames:
+class SoleNames(OfArchive):
     def __init__(self, parts: ArchiveParts) -> None:
-        context = parts.context
-        self._log = context.log
-        self._volumes = context.volumes
-        self._branches = context.branches
+        super().__init__(parts)
         self._previews = PreviewService(parts)
 
     def check(self, operation: NumberedEntry) -> None:

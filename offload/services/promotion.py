@@ -56,6 +56,7 @@ from offload.handles import split_name
 from offload.services.archive_parts import ArchiveParts
 from offload.services.diff import Difference, State, diff_of
 from offload.services.direct_commits import DirectCommits
+from offload.services.parts import ArchiveParts, OfArchive
 from seglog import ConcurrentModification, Gap, Record, Topic
 from seglog.base.arguments import WHOLE_MAX
 from seglog.base.dataclasses import dataclass
@@ -65,15 +66,8 @@ _BATCH_RECORDS = 1024
 _ROUNDS = 20
 
 
-class RecordCarrier:
+class RecordCarrier(OfArchive):
     """Carries records to a branch. The caller holds the lock of the branch."""
-
-    def __init__(self, parts: ArchiveParts) -> None:
-        context = parts.context
-        self._parts = parts
-        self._log = context.log
-        self._handles = context.handles
-        self._reader = context.reader
 
     def run(self, main: Snapshot, shared_seq: int, branch: str, vid: Vid) -> range:
         """Carry the live records of `main` above the shared seq to `branch`. Return the seqs there of those that this
@@ -214,19 +208,13 @@ class Promoted:
     carried: range = range(0)
 
 
-class Promotion:
+class Promotion(OfArchive):
     """Promotes branches. `run` and `undo` hold the locks of both names."""
 
     def __init__(self, parts: ArchiveParts) -> None:
-        context = parts.context
-        self._context = context
-        self._log = context.log
-        self._volumes = context.volumes
-        self._branches = context.branches
-        self._handles = context.handles
+        super().__init__(parts)
         self._direct = DirectCommits(parts)
         self._carrier = RecordCarrier(parts)
-        self._parts = parts
 
     def run(self, topic: str, branch: str, keep: str, *, carry: bool, leave: bool, message: str) -> Promoted:
         """Make the branch main. Raises `RecordsAfterFork` unless the caller carries or leaves such records, and what

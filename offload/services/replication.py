@@ -14,7 +14,7 @@ from offload.errors import Conflict
 from offload.format.topic_config import config_of
 from offload.handles import split_name
 from offload.replication.replica import SyncState
-from offload.services.archive_parts import ArchiveParts
+from offload.services.parts import OfArchive
 from seglog import Topic, TopicConfig
 from seglog.base.arguments import checked
 from seglog.base.ownership import Owned
@@ -36,15 +36,8 @@ LOOKS_PER_SEARCH = 12
 """Looks at the known topics, for each search of the remote for new ones: a search lists all its names."""
 
 
-class ReplicationService(Owned):
+class ReplicationService(OfArchive, Owned):
     """The calls that follow a topic, write it, or take it over."""
-
-    def __init__(self, parts: ArchiveParts) -> None:
-        self._parts = parts
-        self._context = parts.context
-        self._log = parts.context.log
-        self._locks = parts.context.locks
-        self._replicas = parts.replicas
 
     @checked
     def keep_following(self, *, is_on: bool) -> None:

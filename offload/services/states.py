@@ -36,6 +36,7 @@ from offload.handles import Tip, retry_if_moved, split_name
 from offload.read.delete_effects import count_live, last_live_seq
 from offload.services.archive_parts import ArchiveParts
 from offload.services.expired import expired_before
+from offload.services.parts import OfArchive
 from seglog import DeleteOp, Record, Topic, TruncateOp
 from seglog.base.dataclasses import dataclass
 from seglog.base.ownership import Owned
@@ -279,17 +280,8 @@ def _ts_ms(topic: Topic, seq: int) -> int:
     return read_header(frame).ts_ms
 
 
-class TopicStates(Owned):
+class TopicStates(OfArchive, Owned):
     """Finds states of the topics and branches of one archive, and reads them."""
-
-    def __init__(self, parts: ArchiveParts) -> None:
-        context = parts.context
-        self._parts = parts
-        self._log = context.log
-        self._volumes = context.volumes
-        self._context = context
-        self._handles = context.handles
-        self._clock = context.clock
 
     @property
     def _reader(self) -> ColdReader:

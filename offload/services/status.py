@@ -26,6 +26,7 @@ from offload.replication.replica import SyncState
 from offload.reports import Lag, RunStatus, TopicStatus
 from offload.services.archive_parts import ArchiveParts
 from offload.services.erasure_dates import ErasureState, collected_after_ms, erasure_state, window_ms_here
+from offload.services.parts import OfArchive
 from offload.write.attempt import AttemptState
 from seglog import Topic, TruncateOp
 from seglog.base.arguments import checked
@@ -140,18 +141,8 @@ def _with_remote(status: TopicStatus, handle: Handle, erasure: ErasureState | No
     )
 
 
-class StatusService(Owned):
+class StatusService(OfArchive, Owned):
     """The calls that say what this directory knows of a topic."""
-
-    def __init__(self, parts: ArchiveParts) -> None:
-        context = parts.context
-        self._context = context
-        self._log = context.log
-        self._local = context.local
-        self._volumes = context.volumes
-        self._handles = context.handles
-        self._clock = context.clock
-        self._replicas = parts.replicas
 
     @checked
     def topic(self, name: str) -> TopicStatus:

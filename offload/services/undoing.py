@@ -58,6 +58,7 @@ from offload.handles import split_name
 from offload.read.delete_effects import shown_seqs
 from offload.services.archive_parts import ArchiveParts
 from offload.services.direct_commits import DirectCommits
+from offload.services.parts import ArchiveParts, OfArchive
 from offload.write.publisher import Published
 from seglog import ConcurrentModification, UpgradeNeeded
 from seglog.base import progress
@@ -112,20 +113,13 @@ class _Removal:
         return ForkPoint(self.past.commit.vid, self.past.commit.lsn - 1)
 
 
-class Undoing:
+class Undoing(OfArchive):
     """Undoes commits that took records away. `run` holds the lock of the topic."""
 
     def __init__(self, parts: ArchiveParts) -> None:
-        context = parts.context
-        self._context = context
-        self._log = context.log
-        self._store = context.store
-        self._volumes = context.volumes
-        self._handles = context.handles
-        self._clock = context.clock
-        self._pins = Pins(context.volumes)
+        super().__init__(parts)
+        self._pins = Pins(self._context.volumes)
         self._direct = DirectCommits(parts)
-        self._parts = parts
 
     def preview(self, name: str, lsn: int, vid: Vid | None) -> Undone:
         """Return what an undo would bring back. Raises as `run` does, except `RecordsGone`.

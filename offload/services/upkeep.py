@@ -37,6 +37,7 @@ from offload.format.topic_config import PAUSED
 from offload.handles import Tip, split_name
 from offload.services.archive_parts import ArchiveParts
 from offload.services.erasure_dates import Erasures, Holder, Piece, collected_after_ms
+from offload.services.parts import OfArchive
 from seglog import ConcurrentModification, TopicConfig
 from seglog.base import forms
 from seglog.base.arguments import checked
@@ -122,19 +123,8 @@ class OrphanUpload:
     age_ms: int
 
 
-class UpkeepService(Owned):
+class UpkeepService(OfArchive, Owned):
     """The calls that the daemon and the operator make from time to time."""
-
-    def __init__(self, parts: ArchiveParts) -> None:
-        context = parts.context
-        self._parts = parts
-        self._context = context
-        self._log = context.log
-        self._store = context.store
-        self._local = context.local
-        self._handles = context.handles
-        self._locks = context.locks
-        self._clock = context.clock
 
     @checked
     def compact(self, name: str, *, on_bytes: Callable[[int], None] = lambda _: None) -> tuple[Published, ...]:

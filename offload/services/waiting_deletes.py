@@ -27,6 +27,7 @@ from catalog.undo_plan import TAKES_AWAY
 from offload.read.delete_effects import entries_taken
 from offload.services.archive_parts import ArchiveParts
 from offload.services.direct_commits import DirectCommits
+from offload.services.parts import OfArchive
 from offload.services.undoing import Undoing, Undone
 from seglog import DeleteNotUndone, DeleteOp, SeqSet, Topic, Undeleted
 from seglog.format.frame import DELETED, read_header, tag_of
@@ -34,16 +35,8 @@ from seglog.format.frame import DELETED, read_header, tag_of
 _OF_NO_RECORD = frozenset({CommitKind.CONFIG, CommitKind.COMPACT})
 
 
-class WaitingDeletes:
+class WaitingDeletes(OfArchive):
     """Undoes deletes of topics of one log, before a commit has them."""
-
-    def __init__(self, parts: ArchiveParts) -> None:
-        context = parts.context
-        self._parts = parts
-        self._log = context.log
-        self._handles = context.handles
-        self._reader = context.reader
-        self._locks = context.locks
 
     def preview(self, name: str, number: int | None) -> Undeleted:
         """Return the records that `run` would bring back. Change nothing."""

@@ -14,7 +14,7 @@ from catalog import CommitKind
 from catalog.errors import CatalogError
 from offload.errors import OffloadError, TopicAttached
 from offload.read.delete_effects import count_cold, count_hot
-from offload.services.archive_parts import ArchiveParts
+from offload.services.parts import OfArchive
 from offload.services.results import OffloadResult, Removed, TopicRemoved
 from seglog import ConcurrentModification, DeleteOp, Topic, TruncateOp
 from seglog.values.deletes import DeleteWhere
@@ -35,16 +35,8 @@ def truncate_here(topic: Topic, seq: int) -> Removed:
     return Removed(records, None)
 
 
-class Writer:
+class Writer(OfArchive):
     """Changes topics of one archive, each under the lock of its topic."""
-
-    def __init__(self, parts: ArchiveParts) -> None:
-        context = parts.context
-        self._parts = parts
-        self._log = context.log
-        self._handles = context.handles
-        self._locks = context.locks
-        self._reader = context.reader
 
     def offload(
         self,

@@ -42,7 +42,7 @@ from catalog.format.commit import Codec
 from catalog.format.control import DEAD
 from catalog.format.encoding import delete_nonce
 from catalog.format.keys import commit_key
-from offload.context import ArchiveContext
+from offload.context import ArchiveContext, OfContext
 from offload.format.topic_config import config_change
 from offload.handles import Tip
 from offload.read.delete_effects import deletions_of, entries_taken
@@ -62,19 +62,13 @@ __all__ = ["Offloader", "Published"]
 _NO_MESSAGES: Mapping[DeleteOp | TruncateOp, str] = MappingProxyType({})
 
 
-class Offloader:
+class Offloader(OfContext):
     """Offloads topics of one log to one remote. The caller holds the log, and makes one call at a time for a topic."""
 
     def __init__(
         self, context: ArchiveContext, settings: OffloadSettings, publisher: Publisher, uploader: Uploader
     ) -> None:
-        self._log = context.log
-        self._store = context.store
-        self._volumes = context.volumes
-        self._handles = context.handles
-        self._local = context.local
-        self._reader = context.reader
-        self._clock = context.clock
+        super().__init__(context)
         self.settings = settings
         self._publisher = publisher
         self._uploader = uploader

@@ -66,7 +66,7 @@ from catalog.format import keys
 from catalog.format.encoding import decode_commit_at
 from catalog.objects.object_store import check_writable
 from catalog.refs.oplog import author
-from offload.context import ArchiveContext
+from offload.context import ArchiveContext, OfContext
 from offload.handles import Tip
 from offload.write.attempt import AttemptState
 from seglog import Elsewhere
@@ -98,17 +98,12 @@ def divergence(handle: Handle) -> Diverged:
     return Diverged(handle.name, str(handle.vid), handle.diverged_lsn)
 
 
-class Publisher:
+class Publisher(OfContext):
     """The publisher for the topics of one log. The caller lets one thread at a time work on a topic."""
 
     def __init__(self, context: ArchiveContext) -> None:
-        self._context = context
-        self._log = context.log
-        self._volumes = context.volumes
-        self._handles = context.handles
-        self._local = context.local
+        super().__init__(context)
         self._checkpoints = context.settings.checkpoint_policy
-        self._clock = context.clock
         self.writer_id = context.writer_id
 
     def commit(
