@@ -29,11 +29,7 @@ if TYPE_CHECKING:
 
 
 class AsyncRemoteArchive:
-    """The archive of a daemon: `AsyncClient.archive`. Its calls are those of `offload.Archive`.
-
-    No call is repeated after a lost answer. Raise `DaemonGone` then, and the caller looks what is done. Raise
-    what an archive raises, and `DaemonError` for what only a daemon refuses, such as a wrong token.
-    """
+    """The archive of a daemon: `AsyncClient.archive`. Its calls are those of `RemoteArchive`, awaited."""
 
     def __init__(self, driver: AsyncDriver) -> None:
         self._driver = driver
@@ -60,10 +56,7 @@ class AsyncRemoteArchive:
 
     @checked
     async def delete(self, name: str, *, message: str = "", **conditions: Unpack[DeleteArguments]) -> Removed:
-        """Delete the records that meet each condition. If the daemon has a remote, a commit says so, with `message`.
-
-        A `grep` that the daemon does not take is looked up here, as in `AsyncRemoteTopic.delete`.
-        """
+        """Delete the records that meet each condition, as `RemoteArchive.delete` does."""
         return await self._driver.delete(name, conditions, message)
 
     @checked

@@ -11,24 +11,21 @@ from types import TracebackType
 
 from seglog.base.arguments import checked
 from seglog.client.aio.driver import AsyncDriver
-from seglog.client.batches import IN_FLIGHT, NumberedBatch, Outbox, answered, sent, written
+from seglog.client.batches import IN_FLIGHT, NumberedBatch, Outbox, Producing, answered, sent, written
 from seglog.client.requests import AppendLabels
-from seglog.errors import Misuse
 
 
-class AsyncRemoteProducer:
+class AsyncRemoteProducer(Producing):
     """A producer of a topic, made by `AsyncRemoteTopic.producer`, for one event loop.
 
     As a context manager it flushes at the end. If the block raises, it leaves out the records that have no number yet.
     """
 
     def __init__(self, driver: AsyncDriver, outbox: Outbox, durability: str | None) -> None:
+        super().__init__(outbox, durability)
         self._driver = driver
-        self._outbox = outbox
-        self._durability = durability
         self._news = asyncio.Condition()
         self._senders: list[asyncio.Task[None]] = []
-        self._is_closed = False
 
     async def __aenter__(self) -> AsyncRemoteProducer:
         return self
@@ -39,32 +36,11 @@ class AsyncRemoteProducer:
         else:
             await self._end()
 
-    def __repr__(self) -> str:
-        return f"<AsyncRemoteProducer {self._outbox.window.producer} of {self._outbox.window.topic}>"
-
-    @property
-    def acked(self) -> int:
-        """Return the number of records that are in."""
-        return self._outbox.window.acked
-
-    @property
-    def last_seq(self) -> int | None:
-        """Return the highest seq of the records that are in, or None before there is one."""
-        return self._outbox.window.last_seq
-
-    @property
-    def early(self) -> int:
-        """Return how many times a batch came to the log before a lower one, and was sent again (CLIENT-7)."""
-        return self._outbox.window.early
-
     @checked
     async def send(
         self, value: bytes, *, tag: str | None = None, node: str | None = None, unterminated: bool = False
     ) -> None:
-        """Give the producer a record. Wait only while five batches lack their answers and another one is full.
-
-        Raise the error of an earlier batch that was refused or given up, and `Misuse` after `close`.
-        """
+        """Give the producer a record, as `RemoteProducer.send` does, with its errors."""
         labels = AppendLabels(tag, node, unterminated, self._durability)
         async with self._news:
             self._check()
@@ -78,10 +54,7 @@ class AsyncRemoteProducer:
                 self._news.notify_all()
 
     async def flush(self) -> None:
-        """Wait until all records so far are in. Raise the error of the first batch that is refused or given up.
-
-        `AppendUnknown` names the first batch whose outcome is unknown.
-        """
+        """Wait until all records so far are in, as `RemoteProducer.flush` does, with its errors."""
         async with self._news:
             outbox = self._outbox
             last = outbox.window.next_number + outbox.has_values
@@ -105,12 +78,6 @@ class AsyncRemoteProducer:
             self._is_closed = True
             self._news.notify_all()
         await asyncio.gather(*self._senders)
-
-    def _check(self) -> None:
-        if self._is_closed:
-            raise Misuse("the producer is closed")
-        if self._outbox.error is not None:
-            raise self._outbox.error
 
     def _start_sender(self) -> None:
         """Start a task if there are more batches than tasks."""
