@@ -207,13 +207,18 @@ def _bounds(before: Snapshot, undone: Commit, later: Iterable[Commit], now: Snap
     return Bounds(first_seq, before.bounds.head_seq if is_head_back else now.bounds.head_seq, evict_floor)
 
 
+def by_segment(views: Iterable[SegmentView]) -> dict[Sid, list[SegmentView]]:
+    by_sid: dict[Sid, list[SegmentView]] = defaultdict(list)
+    for view in views:
+        by_sid[view.ref.sid].append(view)
+    return by_sid
+
+
 def _taken_by(before: Snapshot, undone: StoredCommit, held: Callable[[SegmentView], BitMap]) -> Iterator[Taken]:
     """Yield the live records that the commit took, by the views of `before`."""
     after = fold(before, [undone]).segments
     unchanged = frozenset(after)
-    views_after: dict[Sid, list[SegmentView]] = defaultdict(list)
-    for view in after:
-        views_after[view.ref.sid].append(view)
+    views_after = by_segment(after)
     for view in before.segments:
         if view not in unchanged:
             entries = _shown(view) - BitMap.union(BitMap(), *map(_shown, views_after[view.ref.sid]))

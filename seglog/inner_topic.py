@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import nullcontext
 from itertools import chain
 from typing import TYPE_CHECKING
@@ -72,11 +72,7 @@ class InnerTopic:
     @property
     def sealed_seq(self) -> int:
         """Return the highest seq in a sealed segment, released ones included; `first_seq - 1` before there is one."""
-        state = self._engine.find(self.name)
-        if state is None:
-            return 0
-        with self._engine.committer.lock:
-            return state.sealed_seq
+        return self._figure(lambda state: state.sealed_seq)
 
     @property
     def record_count_hot(self) -> int:
@@ -87,20 +83,20 @@ class InnerTopic:
     @property
     def bytes_hot(self) -> int:
         """Return the bytes of frames in the data directory and of ephemeral ones in memory, deleted ones included."""
-        state = self._engine.find(self.name)
-        if state is None:
-            return 0
-        with self._engine.committer.lock:
-            return state.hot_bytes
+        return self._figure(lambda state: state.hot_bytes)
 
     @property
     def bytes_relocated(self) -> int:
         """Return the bytes of the frames of relocated segments, deleted ones included. The warm store is not asked."""
+        return self._figure(lambda state: state.sizes.warm_bytes)
+
+    def _figure(self, figure_of: Callable[[TopicState], int]) -> int:
+        """Return a figure of the topic's state, or 0 if there is no such topic."""
         state = self._engine.find(self.name)
         if state is None:
             return 0
         with self._engine.committer.lock:
-            return state.sizes.warm_bytes
+            return figure_of(state)
 
     @checked
     def known_producer(self, producer: str) -> Producer | None:

@@ -33,7 +33,7 @@ from offload.operations.result_json import json_line, kind_of
 from seglog.base.dataclasses import dataclass
 from seglog.base.errors import Corrupt
 from seglog.errors import DirectoryInUse
-from seglog.files.file_system import Files
+from seglog.files.port import Files, OpenFile
 
 MANIFEST = "manifest.jsonl"
 _ELSEWHERE = "export to another directory"
@@ -206,14 +206,10 @@ def sha256_of(files: Files, path: Path) -> tuple[int, str] | None:
     """Return the length and the SHA-256 of a file, or None if it is not there."""
     if files.identity(path) is None:
         return None
-    fd = files.open(path, os.O_RDONLY)
-    try:
-        digest, done = hashlib.sha256(), 0
-        while data := files.pread(fd, _READ_BYTES, done):
-            digest.update(data)
-            done += len(data)
-    finally:
-        files.close(fd)
+    file, digest, done = OpenFile(files, path, os.O_RDONLY), hashlib.sha256(), 0
+    while data := file.read(_READ_BYTES, done):
+        digest.update(data)
+        done += len(data)
     return done, digest.hexdigest()
 
 
@@ -225,13 +221,7 @@ def _make(files: Files, path: Path) -> None:
 
 
 def _size(files: Files, path: Path) -> int | None:
-    if files.identity(path) is None:
-        return None
-    fd = files.open(path, os.O_RDONLY)
-    try:
-        return files.size(fd)
-    finally:
-        files.close(fd)
+    return None if files.identity(path) is None else OpenFile(files, path, os.O_RDONLY).size()
 
 
 def _lines(path: Path, body: bytes) -> Iterator[ExportBegun | PartExported | Exported]:

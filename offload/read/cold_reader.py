@@ -400,6 +400,15 @@ class ColdReader(Owned):
                 if future is not None:
                     future.cancel()
 
+    def first_seq_at(self, snapshot: Snapshot, ts_ms: int) -> int:
+        """Return the first seq with a time at or after `ts_ms`, or the seq after the head."""
+        for view in snapshot.segments:
+            if view.ref.min_ts_ms >= ts_ms:
+                return view.first
+            if view.ref.max_ts_ms >= ts_ms:
+                return max(view.first, self.last_seq_at(view.vid, view.ref, ts_ms - 1) + 1)
+        return snapshot.bounds.head_seq + 1
+
     def last_seq_at(self, vid: Vid, ref: SegmentRef, ts_ms: int) -> int:
         """Return the last seq of a segment with a time at or before `ts_ms`.
 

@@ -19,7 +19,6 @@ SOLE-3  A branch without a commit of its own shows a past state of its parent. I
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import field, replace
 
@@ -31,6 +30,7 @@ from catalog.format.control import full_name
 from catalog.refs.name_undo import names_taken_away
 from catalog.refs.oplog import NumberedEntry
 from catalog.refs.promotion import moved_main
+from catalog.undo_plan import by_segment
 from offload.errors import TopicAttached, open_branch
 from offload.handles import split_name
 from offload.read.delete_effects import count_live, entries_taken, live_entries
@@ -158,11 +158,7 @@ class PreviewService(OfArchive, Owned):
         """Return the first seq whose time is `ts_ms` or later, or the seq after the head. Takes nothing over."""
         if self._log.has_topic(name):
             return self._log.topic(name).seq_at(ts_ms)
-        snapshot = self._states.newest(name)
-        for view in snapshot.segments:
-            if view.ref.max_ts_ms >= ts_ms:
-                return max(view.first, self._reader.last_seq_at(view.vid, view.ref, ts_ms - 1) + 1)
-        return snapshot.bounds.head_seq + 1
+        return self._reader.first_seq_at(self._states.newest(name), ts_ms)
 
     @checked
     def local(self, name: str) -> Preview:
@@ -200,8 +196,8 @@ class PreviewService(OfArchive, Owned):
             raise open_branch(f"{topic}@{branch}")
         snapshot = self._volumes.snapshot(self._branches.resolve(topic, branch))
         holders = list(self._names(topic, other_than=branch))
-        views = _by_segment(view for holder in holders for view in holder.segments)
-        mine = _by_segment(snapshot.segments)
+        views = by_segment(view for holder in holders for view in holder.segments)
+        mine = by_segment(snapshot.segments)
         shown_by = tuple(holder.name for holder in holders if self._shares(mine, holder.segments))
         alone = _joined(self._alone(view, views.get(view.ref.sid, ())) for view in snapshot.segments)
         return Preview(alone, sum(map(self._live, snapshot.segments)), shown_by)
@@ -313,13 +309,6 @@ class PreviewService(OfArchive, Owned):
 def _is_alike(one: SegmentView, other: SegmentView) -> bool:
     """Return whether two views of one segment show the same records."""
     return (one.first, one.last, one.deleted) == (other.first, other.last, other.deleted)
-
-
-def _by_segment(views: Iterable[SegmentView]) -> dict[Sid, list[SegmentView]]:
-    by_sid: dict[Sid, list[SegmentView]] = defaultdict(list)
-    for view in views:
-        by_sid[view.ref.sid].append(view)
-    return by_sid
 
 
 def _hot(topic: Topic, op: DeleteOp, start: int) -> Going:

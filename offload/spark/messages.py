@@ -115,6 +115,10 @@ _CHUNK = struct.Struct(">IQIIQIqqQ")
 _VALUES: Mapping[Op, int | None] = {Op.IN: None, Op.IS_NULL: 0, Op.NOT_NULL: 0}  # None: any number; otherwise 1
 _KINDS: Mapping[str, type] = {"seq": int, "lsn": int, "timestamp": int, "topic": str, "tag": str}
 _ORDERS = frozenset({Op.LT, Op.LE, Op.GT, Op.GE})
+_AS_IT_IS = (
+    "topic", "topic_id", "lsn", "segment", "data", "index", "block_size", "segment_first_seq", "first", "last", "rows",
+    "chunk_count", "trailer_offset", "trailer_length",
+)  # fmt: skip
 _CODECS = {codec.name.lower(): codec for codec in Codec}
 
 Json = dict[str, Any]
@@ -200,22 +204,9 @@ def decode_task(message: Json) -> Task:
 
 def _encode_piece(piece: Piece) -> Json:
     return {
-        "topic": piece.topic,
-        "topic_id": piece.topic_id,
-        "lsn": piece.lsn,
-        "segment": piece.segment,
-        "data": piece.data,
-        "index": piece.index,
+        **{name: getattr(piece, name) for name in _AS_IT_IS},
         "codec": piece.codec.name.lower(),
-        "block_size": piece.block_size,
-        "segment_first_seq": piece.segment_first_seq,
-        "first": piece.first,
-        "last": piece.last,
-        "rows": piece.rows,
         "chunks": _text(b"".join(_pack(chunk) for chunk in piece.chunks)),
-        "chunk_count": piece.chunk_count,
-        "trailer_offset": piece.trailer_offset,
-        "trailer_length": piece.trailer_length,
         "hidden": None if piece.hidden is None else _text(piece.hidden),
         "filters": [encode_filter(condition) for condition in piece.filters],
         "needs": piece.needs.value,
@@ -226,22 +217,9 @@ def _encode_piece(piece: Piece) -> Json:
 def _decode_piece(message: Json) -> Piece:
     packed = base64.b64decode(message["chunks"], validate=True)
     return Piece(
-        topic=message["topic"],
-        topic_id=message["topic_id"],
-        lsn=message["lsn"],
-        segment=message["segment"],
-        data=message["data"],
-        index=message["index"],
+        **{name: message[name] for name in _AS_IT_IS},
         codec=_CODECS[message["codec"]],
-        block_size=message["block_size"],
-        segment_first_seq=message["segment_first_seq"],
-        first=message["first"],
-        last=message["last"],
-        rows=message["rows"],
         chunks=tuple(_unpacked(*fields) for fields in _CHUNK.iter_unpack(packed)),
-        chunk_count=message["chunk_count"],
-        trailer_offset=message["trailer_offset"],
-        trailer_length=message["trailer_length"],
         hidden=None if message["hidden"] is None else base64.b64decode(message["hidden"], validate=True),
         filters=tuple(decode_filter(condition) for condition in message["filters"]),
         needs=Needs(message["needs"]),

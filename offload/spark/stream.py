@@ -177,7 +177,8 @@ class Stream:
             bounds, is_branch = state.snapshot.bounds, state.topic.branch != MAIN
             first = firsts[state.topic.topic]
             if read.starting_time is not None:
-                first = max(first or 1, _first_at(state.snapshot, moment_ms(read.starting_time, now_ms), remote))
+                starting_ms = moment_ms(read.starting_time, now_ms)
+                first = max(first or 1, remote.reader.first_seq_at(state.snapshot, starting_ms))
             elif first != EARLIEST and (first or 1) < bounds.evict_floor:
                 self._tell([Loss(state.topic.full_name, first or 1, bounds.evict_floor - 1, EVICTED)])
             first = max(first or 1, bounds.evict_floor)
@@ -225,16 +226,6 @@ def _asked(starting: int | None, state: _Standing, is_new_stream: bool) -> int |
     if starting is not None and not is_new_stream:
         return EARLIEST
     return state.snapshot.bounds.head_seq + 1 if starting == LATEST else starting
-
-
-def _first_at(snapshot: Snapshot, ms: int, remote: Remote) -> int:
-    """Return the first seq with a time at or after `ms`."""
-    for view in snapshot.segments:
-        if view.ref.min_ts_ms >= ms:
-            return view.first
-        if view.ref.max_ts_ms >= ms:
-            return max(view.first, remote.reader.last_seq_at(view.vid, view.ref, ms - 1) + 1)
-    return snapshot.bounds.head_seq + 1
 
 
 @dataclass(frozen=True, slots=True)

@@ -288,17 +288,7 @@ class Offloader(OfContext):
         Return None also if the topic was truncated since `epoch`: the upload may mix records of before and after
         (OFFLOAD-5).
         """
-        now_ms = self._clock.now_ms()
-        attempt = Attempt(
-            sid=self._new_sid(handle, now_ms),
-            name=handle.name,
-            vid=handle.vid,
-            first_seq=segment_range.first_seq,
-            last_seq=segment_range.last_seq,
-            state=AttemptState.PLANNED,
-            created_at_ms=now_ms,
-        )
-        self._local.save(attempt=attempt)
+        attempt = self._planned(handle, segment_range.first_seq, segment_range.last_seq)
         try:
             segment = self._send(attempt, on_bytes)
         except Exception:
@@ -318,9 +308,18 @@ class Offloader(OfContext):
         )
         return self._published(handle.name, self._publisher.prepare(handle, commit, attempt))
 
-    def _new_sid(self, handle: Handle, now_ms: int) -> Sid:
-        """Return an id of now, or of the first time at which GC accepts segments if this is later (OFFLOAD-6)."""
-        return Sid.new(max(now_ms, self._volumes.snapshot(handle.vid, handle.lsn).collected_before_ms))
+    def _planned(self, handle: Handle, first_seq: int, last_seq: int) -> Attempt:
+        """Put an attempt for a range on record, and return it.
+
+        Its id is of now, or of the first time at which GC accepts segments if this is later (OFFLOAD-6).
+        """
+        now_ms = self._clock.now_ms()
+        sid = Sid.new(max(now_ms, self._volumes.snapshot(handle.vid, handle.lsn).collected_before_ms))
+        attempt = Attempt(
+            sid, handle.name, handle.vid, first_seq, last_seq, state=AttemptState.PLANNED, created_at_ms=now_ms
+        )
+        self._local.save(attempt=attempt)
+        return attempt
 
     def _published(self, name: str, handle: Handle) -> Published | None:
         """Publish the pending commit. If it was given up, remove its attempt and objects, and return None."""
@@ -360,17 +359,7 @@ class Offloader(OfContext):
     def _merge_range(
         self, handle: Handle, views: list[SegmentView], on_bytes: Callable[[int], None], message: str = ""
     ) -> Published | None:
-        tip, now_ms = self._handles.tip(handle), self._clock.now_ms()
-        attempt = Attempt(
-            sid=self._new_sid(handle, now_ms),
-            name=handle.name,
-            vid=handle.vid,
-            first_seq=views[0].first,
-            last_seq=views[-1].last,
-            state=AttemptState.PLANNED,
-            created_at_ms=now_ms,
-        )
-        self._local.save(attempt=attempt)
+        tip, attempt = self._handles.tip(handle), self._planned(handle, views[0].first, views[-1].last)
         segment = self._send(attempt, on_bytes, tuple(views))
         # Verify the merged segment before publishing it. The hot copies of its sources may already be deleted.
         check_segment(self._store, handle.vid, segment)

@@ -58,7 +58,7 @@ import contextlib
 import errno
 import os
 from bisect import bisect_left
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -434,16 +434,7 @@ def durable_after(file: OpenFile, number: int, start: int, end: int, secret: int
     that a client made does not match, because it lacks the secret (WAL-9). With the secret 0, any secret fits.
     """
     head = encode(FrameType.SYNC_MARK, topic_id=number, seq=0, ts_ms=0)[:14]
-    base = start
-    while base < end:
-        window = file.read(min(_LOOK_BYTES + SYNC_MARK_BYTES, end - base), base)
-        position = window.find(head)
-        while position >= 0:
-            if _is_mark_of_its_place(window, position, base + position, secret):
-                return base + position
-            position = window.find(head, position + 1)
-        base += _LOOK_BYTES
-    return None
+    return next((offset for offset, _ in _marks(file, head, start, end, secret)), None)
 
 
 def foreign_mark(file: OpenFile, number: int, start: int, end: int, secret: int) -> int | None:
@@ -452,17 +443,26 @@ def foreign_mark(file: OpenFile, number: int, start: int, end: int, secret: int)
     The mark lies at the offset that it names, and has the secret. So the bytes belong to that other file of this log.
     """
     head = encode(FrameType.SYNC_MARK, topic_id=0, seq=0, ts_ms=0)[:6]
+    marks = _marks(file, head, start, end, secret)
+    return next((offset for offset, other in marks if other != number), None)
+
+
+def _marks(file: OpenFile, head: bytes, start: int, end: int, secret: int) -> Iterator[tuple[int, int]]:
+    """Yield the offset of each sync mark that begins with `head`, and the number of the file that it names.
+
+    The mark lies in [start, end), at the offset that it names, and has the secret.
+    """
     base = start
     while base < end:
         window = file.read(min(_LOOK_BYTES + SYNC_MARK_BYTES, end - base), base)
         position = window.find(head)
         while position >= 0:
-            in_place = _is_mark_of_its_place(window, position, base + position, secret)
-            if in_place and read_header(window, position).topic_id != number:
-                return base + position
+            with contextlib.suppress(InvalidFrame):
+                header = read_header(window, position)
+                if header.seq == base + position and secret in (0, header.ts_ms):
+                    yield base + position, header.topic_id
             position = window.find(head, position + 1)
         base += _LOOK_BYTES
-    return None
 
 
 def read_current(files: Files, folder: WalFolder) -> str:
@@ -475,14 +475,6 @@ def read_current(files: Files, folder: WalFolder) -> str:
     if not text.endswith(b"\n"):
         raise FileCorrupt(folder.current, len(text), "it does not end with a newline")
     return text[:-1].decode(errors="replace")
-
-
-def _is_mark_of_its_place(window: bytes, position: int, offset: int, secret: int) -> bool:
-    try:
-        header = read_header(window, position)
-    except InvalidFrame:
-        return False
-    return header.seq == offset and secret in (0, header.ts_ms)
 
 
 _ORDINALS = 10**14
