@@ -14,7 +14,7 @@ from collections.abc import Mapping
 
 from offload.cli.parser import Request, UsageError, request_of
 from offload.cli.shells import script
-from offload.cli.stdio import discard_output, end_at_once, exit_code, flush_output, raise_in_command, write_error
+from offload.cli.stdio import end_at_once, exit_code, flush_output, raise_in_command, write_error, write_output
 from offload.cli.top import COMPLETION
 from seglog.base.errors import Misuse
 
@@ -149,11 +149,7 @@ def _command(request: Request, serve: Serve) -> None:
 
 
 def _answer(text: str) -> int:
-    """Print a text. If the reader of the output has gone, as in `seglog --help | head`, that is no error."""
-    try:
-        sys.stdout.write(text)
-    except BrokenPipeError:
-        discard_output()
+    write_output(text)
     return 0
 
 

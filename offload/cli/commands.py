@@ -9,18 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from enum import Enum
 
-from offload.cli import (
-    append,
-    bisect,
-    doctor,
-    export,
-    follow,
-    inspect,
-    start,
-    tenant,
-    token,
-    verify,
-)
+from offload.cli import append, bisect, doctor, export, follow, inspect, start, tenant, token, verify
 from offload.cli.top import COMPLETION, HELP_COMMAND, VERSION_COMMAND
 from offload.operations import (
     branch,

@@ -34,8 +34,7 @@ def export(
         About("As it was then: seq:N, lsn:N, head, head~N, tag:NAME, or a time. Now without it.", names="target"),
     ] = None,
     form: Annotated[
-        Form,
-        About("jsonl: with seqs, times and tags. raw: the bytes of `read`. parquet: needs pyarrow.", "--format"),
+        Form, About("jsonl: with seqs, times and tags. raw: the bytes of `read`. parquet: needs pyarrow.", "--format")
     ] = Form.JSONL,
     part_bytes: Annotated[int, About("A file ends with the record that brings it to so many bytes.", least=1)] = (
         _PART_BYTES

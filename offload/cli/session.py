@@ -18,9 +18,9 @@ from dataclasses import field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TextIO
 
-from offload.cli.stdio import Terminated, discard_output, flush_output, write_error
-from offload.operations.result_json import json_line
-from seglog.base.dataclasses import dataclass
+from offload.cli.stdio import Terminated, discard_output, flush_output, write_error, write_output
+from offload.operations.results import json_line
+from seglog.base.values import dataclass
 
 if TYPE_CHECKING:
     import subprocess
@@ -42,13 +42,13 @@ class Output:
 
     def show(self, result: Any, text: str) -> None:
         if self.is_json:
-            _write(json_line(result))
+            write_output(json_line(result))
         else:
             self.remark(text)
 
     def remark(self, text: str) -> None:
         if text and not self.is_json:
-            _write((self._painted(text) if self.is_rich else text) + "\n")
+            write_output((self._painted(text) if self.is_rich else text) + "\n")
 
     def note(self, text: str) -> None:
         write_error(text + "\n")
@@ -56,7 +56,7 @@ class Output:
     def table(self, columns: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
         from offload.cli.render import table
 
-        _write(table(columns, rows))
+        write_output(table(columns, rows))
 
     def write(self, data: bytes) -> None:
         try:
@@ -71,13 +71,6 @@ class Output:
         from offload.cli.render import painted
 
         return painted(text)
-
-
-def _write(text: str) -> None:
-    try:
-        sys.stdout.write(text)
-    except BrokenPipeError:
-        discard_output()
 
 
 _DEFAULT_PAGER = "less"

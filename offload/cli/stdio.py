@@ -117,6 +117,14 @@ def discard_output() -> None:
     sys.stdout = _null("w")
 
 
+def write_output(text: str) -> None:
+    """Print a text. If the reader has gone, as in `seglog --help | head`, that is no error."""
+    try:
+        sys.stdout.write(text)
+    except BrokenPipeError:
+        discard_output()
+
+
 def flush_output() -> None:
     """Write what is buffered. If the reader has gone, that is no error."""
     try:

@@ -20,10 +20,14 @@ from offload.operations.command import About, Command, DryRun, Yes
 from offload.operations.printing import check_meant, counted, format_bytes
 from offload.settings import NEVER
 from seglog import SETTINGS_FILE
+from seglog.base.later import Later
 
 if TYPE_CHECKING:
+    import offload.operations.tenant as use
     from catalog.objects.prefix import Upload, WholePrefix
     from offload.operations.tenant import TenantDeleted, WouldDelete
+else:
+    use = Later("offload.operations.tenant")
 
 OfBucket = Annotated[Partition, About("The partition of AWS that has the bucket.", "--partition")]
 
@@ -65,8 +69,6 @@ def policy(
     Examples: seglog tenant policy acme --role writer --bucket archive --condition
     IpAddress:aws:SourceIp=10.0.0.0/8; seglog tenant policy --session-tags --role reader --bucket archive --base prod/
     """
-    from offload.operations import tenant as use
-
     document = use.policy(
         name, TenantRole(role), bucket, base, kms_key, condition or (), session_tags, Partition(partition)
     )
@@ -85,8 +87,6 @@ def bucket_policy(
     Without options it denies all that the options name. A store other than AWS may not know the conditions.
     Example: seglog tenant bucket-policy archive
     """
-    from offload.operations import tenant as use
-
     document = use.policy_of_bucket(bucket, put_if_absent, tls_only, Partition(partition))
     session.output.show(document, json.dumps(document.policy, indent=2))
 
@@ -97,8 +97,6 @@ def list_tenants(session: Session) -> None:
     With --daemon, the token has the role admin, and is not bound to a tenant. A tenant that is `failed` did not open.
     Examples: seglog --daemon https://logs:7373 --token-file boss tenant list; seglog -C /srv/seglog tenant list
     """
-    from offload.operations import tenant as use
-
     client = session.daemon() if session.daemon_url is not None else None
     tenants = use.listed(session.directory) if client is None else (use.TenantListed(**row) for row in client.tenants())
     for tenant in tenants:
@@ -133,7 +131,6 @@ def credentials(
     Example: seglog tenant credentials acme --role reader --bucket archive --role-arn
     arn:aws:iam::111122223333:role/tenants
     """
-    from offload.operations import tenant as use
     from offload.operations.printing import parse_span_s
 
     settings = session.settings()
@@ -164,10 +161,7 @@ def _alone() -> Iterator[None]:
         del os.environ[_RUNS]
 
 
-def check(
-    session: Session,
-    name: Annotated[str, About("The tenant.")],
-) -> None:
+def check(session: Session, name: Annotated[str, About("The tenant.")]) -> None:
     """Check that a tenant lists its own prefix and no other. It asks with the tenant's own credentials.
 
     Two requests: a LIST of the tenant's prefix has to work, and a LIST of the bucket without a prefix has to be denied.
@@ -176,7 +170,6 @@ def check(
     Example: seglog -C /srv/acme tenant check acme
     """
     from offload.errors import ChecksFailed
-    from offload.operations import tenant as use
 
     settings = session.settings()
     url = session.remote or settings.url
@@ -214,8 +207,6 @@ def delete(
     rule ends them that the command prints.
     Example: seglog --remote s3://archive/acme tenant delete acme --owner-profile bucket-owner
     """
-    from offload.operations import tenant as use
-
     url = session.remote or session.settings().url
     if not url:
         raise NoRemote(session.directory)

@@ -31,6 +31,12 @@ GROUPS = {
 
 HELP = ListedParameter("help", "bool", "Show this message and exit.", ("-h", "--help"))
 
+
+def _switch(name: str, about: str, *options: str) -> ListedParameter:
+    """Return an option without a value. Without `options`, it has the name."""
+    return ListedParameter(name, "bool", about, options or (f"--{name.replace('_', '-')}",), default=False)
+
+
 OPTIONS = (
     ListedParameter(
         "directory", "path", "The data directory.", ("-C", "--dir"), shown_default="here", variable="SEGLOG_DIR"
@@ -65,36 +71,16 @@ OPTIONS = (
         metavar="SECONDS",
         least=1,
     ),
-    ListedParameter(
-        "as_json", "bool", "Results as JSON, one object a line. Also after the command.", ("--json",), default=False
+    _switch("as_json", "Results as JSON, one object a line. Also after the command.", "--json"),
+    _switch("strict_time", "Refuse a time without a zone. Also after the command."),
+    _switch("plain", "No colours, tables, pager or progress, as in a pipe. Also after the command."),
+    _switch(
+        "verbose", "Also ids, epochs and bounds, and each time in full. Also after the command.", "-v", "--verbose"
     ),
-    ListedParameter(
-        "strict_time",
-        "bool",
-        "Refuse a time without a zone. Also after the command.",
-        ("--strict-time",),
-        default=False,
-    ),
-    ListedParameter(
-        "plain",
-        "bool",
-        "No colours, tables, pager or progress, as in a pipe. Also after the command.",
-        ("--plain",),
-        default=False,
-    ),
-    ListedParameter(
-        "verbose",
-        "bool",
-        "Also ids, epochs and bounds, and each time in full. Also after the command.",
-        ("-v", "--verbose"),
-        default=False,
-    ),
-    ListedParameter(
-        "no_pager", "bool", "Print long output at once. Also after the command.", ("--no-pager",), default=False
-    ),
-    ListedParameter("debug", "bool", "Show the traceback of an error.", ("--debug",), default=False),
-    ListedParameter("version", "bool", "Show the version.", ("--version",), default=False),
-    ListedParameter("all", "bool", "With --help: all commands and options.", ("--all",), default=False),
+    _switch("no_pager", "Print long output at once. Also after the command."),
+    _switch("debug", "Show the traceback of an error."),
+    _switch("version", "Show the version."),
+    _switch("all", "With --help: all commands and options."),
 )
 
 ANYWHERE = tuple(each for each in OPTIONS if each.name in ("as_json", "strict_time", "plain", "verbose", "no_pager"))

@@ -12,9 +12,13 @@ from offload.cli.session import Session
 from offload.errors import Misuse
 from offload.operations.command import About, Command
 from offload.operations.printing import counted, format_bytes
+from seglog.base.later import Later
 
 if TYPE_CHECKING:
+    import offload.operations.verify as use
     from offload.operations.verify import DamagedFile, FileChecked, Note, ObjectLooked, ObjectsLooked, RemoteChecked
+else:
+    use = Later("offload.operations.verify")
 
 
 def verify(
@@ -59,8 +63,6 @@ def verify(
 
 
 def _show_directory(session: Session) -> None:
-    from offload.operations import verify as use
-
     settings = session.settings().log
     results = with_bars(lambda tell: use.verify(session.directory, settings, tell), is_shown=session.shows_progress)
     for is_file, group in groupby(results, lambda result: isinstance(result, use.FileChecked)):
@@ -72,7 +74,6 @@ def _show_directory(session: Session) -> None:
 
 
 def _show_remote(session: Session, *, deep: bool) -> None:
-    from offload.operations import verify as use
     from seglog import SystemClock
 
     with session.remote_store() as store:
@@ -91,7 +92,6 @@ def _show_remote(session: Session, *, deep: bool) -> None:
 
 
 def _show_part(session: Session, subset: str, state: Path | None) -> None:
-    from offload.operations import verify as use
     from seglog import SystemClock
 
     share = use.parse_share(subset)
@@ -113,8 +113,6 @@ def _knowing(session: Session) -> Path | None:
 
 
 def _part_text(look: ObjectLooked | Note | ObjectsLooked) -> str:
-    from offload.operations import verify as use
-
     if isinstance(look, use.Note):
         return _line(look)
     if isinstance(look, use.ObjectLooked):
@@ -126,8 +124,6 @@ def _part_text(look: ObjectLooked | Note | ObjectsLooked) -> str:
 
 
 def _line(result: FileChecked | Note | DamagedFile) -> str:
-    from offload.operations import verify as use
-
     match result:
         case use.Note(note):
             return f"note: {note}"

@@ -6,7 +6,8 @@ import asyncio
 import os
 import resource
 import sys
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -83,20 +84,12 @@ async def _run(
     access = Access(serve, settings.tenant.name)
     notifier = Notifier(variables)
     service = await open_service(directory, settings, remote=remote)
-    watching = asyncio.create_task(notifier.watch(lambda: not service.sync.is_poisoned))
     guard = Guard(direct(make_app(service)), lambda: service.settings, service.metrics, service.quota)
-    try:
+    async with _watched(service, notifier, lambda: not service.sync.is_poisoned):
         with listening(directory, serve) as listeners:
             apps = [(listener, _app_of(listener, guard, service, access)) for listener in listeners]
             serving = Serving(service, apps, access, notifier, variables)
             await serving.run(lambda: _say_ready(listeners, on_ready, notifier))
-    finally:
-        try:
-            with closing_after(sys.exc_info()[1]):
-                await service.close()
-        finally:
-            watching.cancel()
-    _leave(service)
 
 
 async def _run_tenants(
@@ -109,9 +102,9 @@ async def _run_tenants(
         raise InvalidSetting("serve.laminarmq", "names a topic, and a daemon of many tenants has it several times")
     access, notifier = Access(serve), Notifier(variables)
     tenants = Tenants(root, serve, variables)
-    watching = asyncio.create_task(notifier.watch(lambda: True))  # a tenant whose log failed stops no other
     over_tcp = entrance(router(tenants, lambda: access.tokens, access.open_answers, access.tickets), tenants)
-    try:
+    # A tenant whose log failed stops no other.
+    async with _watched(tenants, notifier, lambda: True):
         with listening_over_tcp(serve) as listeners:
             probes = make_root_probe_app(tenants, with_metrics=serve.probe_metrics)
             apps: list[tuple[Listener, App]] = [
@@ -122,13 +115,21 @@ async def _run_tenants(
                 _say_ready(listeners, lambda texts: on_ready([_opened_text(tenants), *texts]), notifier)
 
             await Serving(tenants, apps, access, notifier, variables).run(say_ready)
+
+
+@asynccontextmanager
+async def _watched(host: Service | Tenants, notifier: Notifier, is_healthy: Callable[[], bool]) -> AsyncIterator[None]:
+    """Tell systemd that the host is healthy, as long as it is. Close the host at the end, and leave it."""
+    watching = asyncio.create_task(notifier.watch(is_healthy))
+    try:
+        yield
     finally:
         try:
             with closing_after(sys.exc_info()[1]):
-                await tenants.close()
+                await host.close()
         finally:
             watching.cancel()
-    _leave(tenants)
+    _leave(host)
 
 
 def _leave(host: Service | Tenants) -> None:

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from catalog.gc.plan import Garbage
     from catalog.gc.policy import GcReport, KeptVolume
 
+_RETAIN = "Keep so much of every topic's past, whatever its own window is: 7d, 12h, 0."
+
 
 @dataclass(frozen=True, slots=True)
 class KeptPoint:
@@ -91,9 +93,7 @@ GcOutcome = DeletedObjects | PlannedObjects | WaitingPlan | YoungSegments | GcFi
 def gc(
     directory: Directory,
     dry_run: Annotated[bool, About("Show the plan, and change nothing.")] = False,
-    retain: Annotated[
-        str | None, About("Keep so much of every topic's past, whatever its own window is: 7d, 12h, 0.")
-    ] = None,
+    retain: Annotated[str | None, About(_RETAIN)] = None,
     grace: Annotated[str | None, About("Carry out plans of this age, instead of gc_grace_s: 24h; 0 for all.")] = None,
 ) -> Iterator[KeptStates | GcOutcome]:
     """Collect garbage in the remote. It takes two runs, a grace period apart.
@@ -110,8 +110,7 @@ def gc(
         report = upkeep.collect(dry_run=dry_run, retain_s=retain_s, grace_s=grace_s, watch=watch)
     yield from map(_kept, report.kept)
     yield from _outcomes(report, dry_run=dry_run)
-    if report.blocked:
-        raise blocked_volumes(len(report.blocked))
+    _check_blocked(report)
 
 
 def _parse_retained(option: str, text: str | None) -> int | None:
@@ -150,9 +149,6 @@ def _outcomes(report: GcReport, *, dry_run: bool) -> Iterator[GcOutcome]:
         yield from (GcFinding({name: key}) for key in items)
     for vid, reason in report.blocked.items():
         yield GcFinding({"blocked": str(vid), "reason": reason})
-
-
-_RETAIN = "Keep so much of every topic's past, whatever its own window is: 7d, 12h, 0."
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,7 +21,6 @@ from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import replace
 from math import inf
-from typing import TYPE_CHECKING
 
 from catalog import Bounds, Commit, CommitKind, ForkPoint, Handle, History, SegmentRef, Sid, Snapshot, Vid, timeline
 from catalog.errors import NoSuchObject, NoSuchPin, OutOfWindow, PinLost
@@ -44,9 +43,6 @@ from seglog.errors import Evicted, NoSuchTopic, SeqOutOfRange
 from seglog.format.frame import DELETED, read_header, record_of
 from seglog.format.record_arrays import RecordArrays, in_arrays
 from seglog.values.names import BRANCH_MARK
-
-if TYPE_CHECKING:
-    from offload.read.cold_reader import ColdReader
 
 _NO_VOLUME = Vid.new(0)
 
@@ -282,10 +278,6 @@ def _ts_ms(topic: Topic, seq: int) -> int:
 
 class TopicStates(OfArchive, Owned):
     """Finds states of the topics and branches of one archive, and reads them."""
-
-    @property
-    def _reader(self) -> ColdReader:
-        return self._context.reader
 
     def newest(self, name: str) -> Snapshot:
         """Return the remote state of a topic or branch, as far as this directory knows it."""

@@ -30,7 +30,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from itertools import chain
-from types import MappingProxyType, TracebackType
+from types import MappingProxyType
 
 from pyroaring import BitMap
 
@@ -101,9 +101,7 @@ class BlockUpload:
     def __enter__(self) -> BlockUpload:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, kind: object, _error: object, _trace: object) -> None:
         self._pool.shutdown(wait=True, cancel_futures=kind is not None)
 
     def add(self, block: bytearray) -> None:
@@ -269,12 +267,7 @@ class LocalUploader:
         self._reader = reader
 
     def upload(
-        self,
-        job: UploadJob,
-        topic: Topic,
-        *,
-        on_upload_id: Callable[[str], None],
-        on_bytes: Callable[[int], None],
+        self, job: UploadJob, topic: Topic, *, on_upload_id: Callable[[str], None], on_bytes: Callable[[int], None]
     ) -> SegmentRef:
         def counted() -> Iterator[Frames]:
             hot = () if job.views else topic.inner.frame_batches(job.first_seq, job.last_seq)

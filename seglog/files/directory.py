@@ -25,7 +25,6 @@ import sys
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 from seglog.base.arguments import checked
@@ -121,9 +120,7 @@ class SharedLock(Owned):
     def __enter__(self) -> SharedLock:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         fd, self._fd = self._fd, -1
         if fd >= 0:
             self._files.close(fd)
