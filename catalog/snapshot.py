@@ -28,15 +28,7 @@ from dataclasses import replace
 
 from blake3 import blake3
 
-from catalog.format.commit import (
-    NO_PARENT,
-    Bounds,
-    Checkpoint,
-    Commit,
-    CommitKind,
-    LoadedKey,
-    SegmentView,
-)
+from catalog.format.commit import NO_PARENT, Bounds, Checkpoint, Commit, CommitKind, LoadedKey, SegmentView
 from catalog.format.encoding import StoredCommit, encode_views
 from catalog.format.ids import Sid, Vid
 from catalog.format.lazy_imports import pyroaring

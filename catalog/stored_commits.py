@@ -27,11 +27,7 @@ from dataclasses import replace
 
 from blake3 import blake3
 
-from catalog.errors import (
-    Corrupt,
-    InvalidObject,
-    NoSuchObject,
-)
+from catalog.errors import Corrupt, InvalidObject, NoSuchObject
 from catalog.format.commit import Commit
 from catalog.format.control import Boundary, CheckpointSet, Control, full_name
 from catalog.format.encoding import StoredCommit, decode_commit, decode_commit_at

@@ -39,15 +39,7 @@ from catalog.errors import (
 from catalog.format.control import DEAD, CheckpointSet, Control, Fork
 from catalog.format.encoding import StoredCommit, decode_commit, decode_commit_at, decode_views
 from catalog.format.ids import LsnNumber, Vid
-from catalog.format.keys import (
-    Key,
-    boundary_key,
-    checkpoints_key,
-    commit_key,
-    control_key,
-    fork_key,
-    forward_key,
-)
+from catalog.format.keys import Key, boundary_key, checkpoints_key, commit_key, control_key, fork_key, forward_key
 from catalog.format.small_objects import (
     decode_boundary,
     decode_checkpoint_set,

@@ -15,12 +15,7 @@ from seglog.base.lazy import logger
 from seglog.base.ownership import Owned, is_foreign
 from seglog.engine.engine import Engine, doing
 from seglog.engine.work_thread import Background, UpkeepFactory
-from seglog.errors import (
-    Conflict,
-    DiskFull,
-    NotADataDirectory,
-    WarmStoreFailed,
-)
+from seglog.errors import Conflict, DiskFull, NotADataDirectory, WarmStoreFailed
 from seglog.files.clock import Clock, SystemClock
 from seglog.files.directory import DirectoryLock
 from seglog.files.file_system import Files, OsFiles, enter, leave
@@ -270,12 +265,7 @@ class Log(Owned):
         topic = self.topic(name)
         config = self.topic_defaults if config is None else config
         changes.create_topic(
-            self._engine,
-            name,
-            config,
-            first_seq=first_seq,
-            ts_floor_ms=ts_floor_ms,
-            is_taken_over=is_taken_over,
+            self._engine, name, config, first_seq=first_seq, ts_floor_ms=ts_floor_ms, is_taken_over=is_taken_over
         )
         return topic
 

@@ -147,10 +147,7 @@ def decode_tag(body: bytes, key: str) -> Tag:
 
 def encode_pin(pin: Pin) -> bytes:
     message = pb.Pin(
-        point=fork_point_message(pin.point),
-        expires_at=timestamp(pin.expires_at_ms),
-        holder=pin.holder,
-        nonce=pin.nonce,
+        point=fork_point_message(pin.point), expires_at=timestamp(pin.expires_at_ms), holder=pin.holder, nonce=pin.nonce
     )
     return wrap(MessageType.PIN, serialized(message))
 

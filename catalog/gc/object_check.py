@@ -138,10 +138,7 @@ class ObjectCheck:
             for finding in self._scrub.read(vid, ref, self._report):
                 yield Looked(finding.place, "corrupt", True, finding.reason)
             return
-        sizes = {
-            data_key(vid, ref.sid): ref.data_length,
-            index_key(vid, ref.sid): ref.index_length,
-        }
+        sizes = {data_key(vid, ref.sid): ref.data_length, index_key(vid, ref.sid): ref.index_length}
         for key, length in sizes.items():
             try:
                 check_length(self._store, key, length)

@@ -14,12 +14,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from botocore.awsrequest import (
-    AWSHTTPConnection,
-    AWSHTTPConnectionPool,
-    AWSHTTPSConnection,
-    AWSHTTPSConnectionPool,
-)
+from botocore.awsrequest import AWSHTTPConnection, AWSHTTPConnectionPool, AWSHTTPSConnection, AWSHTTPSConnectionPool
 from botocore.exceptions import BotoCoreError, ConnectTimeoutError, EndpointConnectionError, ProxyConnectionError
 
 from catalog.objects.store_timeout import waiting

@@ -143,13 +143,7 @@ class Branches:
 
     @checked
     def create(
-        self,
-        topic: str,
-        branch: str = MAIN,
-        parent: ForkPoint | None = None,
-        *,
-        now_ms: int,
-        message: str = "",
+        self, topic: str, branch: str = MAIN, parent: ForkPoint | None = None, *, now_ms: int, message: str = ""
     ) -> Vid:
         """Make the branch, empty or at `parent`, and return its volume.
 
@@ -300,11 +294,7 @@ class Branches:
         if keep_ref.alive is not None and keep_ref.alive.vid != former.vid:
             raise BranchExists(topic, keep)
         planned = plan_promotion(
-            (ref_key(topic, keep), keep_ref),
-            (main_key, main),
-            (branch_key, source),
-            former,
-            now_ms,
+            (ref_key(topic, keep), keep_ref), (main_key, main), (branch_key, source), former, now_ms
         )
         summary = f"was {branch}, and the former main is {keep}"
         self._move(PROMOTE, planned, now_ms=now_ms, message=f"{summary}: {message}" if message else summary)

@@ -93,12 +93,7 @@ def encode_index(
     head = b"".join(
         [
             HEADER.pack(
-                MAGIC,
-                head_length + len(trailer),
-                summary.data_length,
-                BLOCK_HEADER_LENGTH,
-                len(entries),
-                len(ledger),
+                MAGIC, head_length + len(trailer), summary.data_length, BLOCK_HEADER_LENGTH, len(entries), len(ledger)
             ),
             ledger,
             *(ENTRY.pack(entry.first_entry_id, entry.part, entry.offset) for entry in entries),

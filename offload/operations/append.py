@@ -46,13 +46,7 @@ class RecordSink(Protocol):
     """The port to a topic that takes records: a topic of an open log, or of the daemon."""
 
     def append(
-        self,
-        values: Sequence[bytes],
-        *,
-        tag: str | None,
-        node: str | None,
-        unterminated: bool,
-        durability: str | None,
+        self, values: Sequence[bytes], *, tag: str | None, node: str | None, unterminated: bool, durability: str | None
     ) -> range:
         """Append as `Topic.append` does, and return the seqs. The topic of an open log also takes `times_ms`."""
         ...

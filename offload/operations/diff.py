@@ -39,8 +39,7 @@ class DifferingRecord:
 def diff(
     archive: Archive,
     left: Annotated[
-        str,
-        About("TOPIC[@BRANCH], or TOPIC[@BRANCH]:TARGET, such as orders:lsn:7.", metavar="LEFT", names="point"),
+        str, About("TOPIC[@BRANCH], or TOPIC[@BRANCH]:TARGET, such as orders:lsn:7.", metavar="LEFT", names="point")
     ],
     right: Annotated[
         str | None,

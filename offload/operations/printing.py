@@ -199,11 +199,7 @@ def lines(text: Callable[[Any], str], note_of: Callable[[Any], str] = lambda _: 
     return print_lines
 
 
-def rows(
-    columns: Sequence[str],
-    row: Callable[[Any], Sequence[str | Moment]],
-    text: Callable[[Any], str],
-) -> Printer:
+def rows(columns: Sequence[str], row: Callable[[Any], Sequence[str | Moment]], text: Callable[[Any], str]) -> Printer:
     """Return a printer that shows the results as a table on a terminal, without columns that have no cells.
 
     Elsewhere, and with --verbose, each result is a line with `text`.

@@ -140,9 +140,7 @@ def _last(directory: Directory, name: str, first: int, head: int, count: int) ->
     return iter(found)
 
 
-def split(
-    values: Mapping[str, Any],
-) -> tuple[Mapping[str, Any], Callable[[_Results], _Results]]:
+def split(values: Mapping[str, Any]) -> tuple[Mapping[str, Any], Callable[[_Results], _Results]]:
     """Return the arguments for a daemon, and the work of its client: the client looks for a regular expression."""
     if values["grep"] is None or values["fixed"]:
         return values, iter

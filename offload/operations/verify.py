@@ -280,15 +280,7 @@ def verify_part(
     ends, notes = _known_ends(directory)
     counts: Counter[str] = Counter()
     with _part(state, store.url, share) as part:
-        check = ObjectCheck(
-            store,
-            now_ms,
-            part.start,
-            part.end,
-            part.done,
-            part.add,
-            watch_of(tell, "verify"),
-        )
+        check = ObjectCheck(store, now_ms, part.start, part.end, part.done, part.add, watch_of(tell, "verify"))
         for looked in check.run():
             counts[looked.state] += bool(looked.key)
             yield _shown(looked)

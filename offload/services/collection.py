@@ -73,11 +73,7 @@ class CollectionService(OfArchive, Owned):
 
     @checked
     def explain(
-        self,
-        key: str,
-        *,
-        retain_s: int | None = None,
-        watch: Callable[[str, int, int | None, str], None] = unwatched,
+        self, key: str, *, retain_s: int | None = None, watch: Callable[[str, int, int | None, str], None] = unwatched
     ) -> Explanation:
         """Explain why GC keeps an object, or that it would go.
 

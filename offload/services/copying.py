@@ -81,12 +81,7 @@ class Copying(OfArchive):
         return copied
 
     def _moved(
-        self,
-        control: Control,
-        state: Snapshot,
-        where: Callable[[Record], bool] | None,
-        store: ObjectStore,
-        told: str,
+        self, control: Control, state: Snapshot, where: Callable[[Record], bool] | None, store: ObjectStore, told: str
     ) -> Copied:
         """Fill a new volume, which has no name yet."""
         volumes, vid, settings = Volumes(store), control.vid, self._parts.offloader.settings

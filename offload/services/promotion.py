@@ -119,8 +119,7 @@ class RecordCarrier(OfArchive):
     def _save(self, topic: Topic, note: _Note) -> None:
         if note != _noted(topic):
             self._log.reconfigure(
-                topic.name,
-                lambda config: replace(config, attributes={**config.attributes, CARRIED_FROM: note.text}),
+                topic.name, lambda config: replace(config, attributes={**config.attributes, CARRIED_FROM: note.text})
             )
 
 

@@ -99,13 +99,7 @@ class Writer(OfArchive):
                 lock.release()
 
     def _publish_delete(
-        self,
-        name: str,
-        op: DeleteOp,
-        earlier: tuple[DeleteOp, ...],
-        offloaded_seq: int,
-        hot_count: int,
-        message: str,
+        self, name: str, op: DeleteOp, earlier: tuple[DeleteOp, ...], offloaded_seq: int, hot_count: int, message: str
     ) -> Removed:
         """Publish `op` if its turn has come. `earlier` are the deletes that waited before it."""
         handle = self._handles.find(name)

@@ -48,11 +48,7 @@ _READ_ONLY = (
     "versionAsOf", "timestampAsOf", "endingSeq", "endingOffsets", "endingTimestamp", "pinSeconds", "kmsKeyId",
     "endingVersion",
 )  # fmt: skip
-_ALIASES = {
-    "subscribe": "topic",
-    "startingOffsets": "startingSeq",
-    "maxOffsetsPerTrigger": "maxRecordsPerTrigger",
-}
+_ALIASES = {"subscribe": "topic", "startingOffsets": "startingSeq", "maxOffsetsPerTrigger": "maxRecordsPerTrigger"}
 STREAM_OPTIONS = tuple(name for name in (*KNOWN_OPTIONS, *STREAM_ONLY) if name not in {*_READ_ONLY, *_ALIASES})
 _MILLISECONDS = re.compile(r"[0-9]{1,9}", re.ASCII)
 

@@ -73,12 +73,7 @@ def access_of(settings: Settings, url: str | None) -> TenantAccess | None:
 
 
 def policy_text(
-    tenant: str,
-    role: TenantRole,
-    bucket: str,
-    base: str,
-    kms_key: str | None,
-    partition: Partition = Partition.AWS,
+    tenant: str, role: TenantRole, bucket: str, base: str, kms_key: str | None, partition: Partition = Partition.AWS
 ) -> str:
     """Return the session policy of a tenant's role.
 

@@ -86,12 +86,7 @@ class WorkerPool(Owned):
         self._is_closed = False
 
     def upload(
-        self,
-        job: UploadJob,
-        topic: Topic,
-        *,
-        on_upload_id: Callable[[str], None],
-        on_bytes: Callable[[int], None],
+        self, job: UploadJob, topic: Topic, *, on_upload_id: Callable[[str], None], on_bytes: Callable[[int], None]
     ) -> SegmentRef:
         worker = self._take(lambda: on_bytes(0))
         try:

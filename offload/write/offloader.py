@@ -25,18 +25,7 @@ from dataclasses import replace
 from operator import attrgetter
 from types import MappingProxyType
 
-from catalog import (
-    Attempt,
-    Bounds,
-    Commit,
-    CommitKind,
-    Deletions,
-    Handle,
-    SegmentRef,
-    SegmentView,
-    Sid,
-    Snapshot,
-)
+from catalog import Attempt, Bounds, Commit, CommitKind, Deletions, Handle, SegmentRef, SegmentView, Sid, Snapshot
 from catalog.errors import InvalidObject, NoSuchObject
 from catalog.format.commit import Codec
 from catalog.format.control import DEAD
@@ -442,12 +431,7 @@ class Offloader(OfContext):
         return published
 
     def _publish_truncation(
-        self,
-        handle: Handle,
-        tip: Tip,
-        topic: Topic,
-        op: TruncateOp,
-        messages: Mapping[DeleteOp | TruncateOp, str],
+        self, handle: Handle, tip: Tip, topic: Topic, op: TruncateOp, messages: Mapping[DeleteOp | TruncateOp, str]
     ) -> Published | None:
         bounds = tip.bounds
         commit = self._publisher.commit(

@@ -154,8 +154,7 @@ class Publisher(OfContext):
         body, _ = encode_commit(commit)
         prepared = replace(handle, pending_lsn=commit.lsn, pending_body=body)
         self._local.save(
-            handle=prepared,
-            attempt=replace(attempt, state=AttemptState.PREPARED, lsn=commit.lsn) if attempt else None,
+            handle=prepared, attempt=replace(attempt, state=AttemptState.PREPARED, lsn=commit.lsn) if attempt else None
         )
         return prepared
 

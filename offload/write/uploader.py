@@ -14,12 +14,7 @@ if TYPE_CHECKING:
 
 class Uploader(Protocol):
     def upload(
-        self,
-        job: UploadJob,
-        topic: Topic,
-        *,
-        on_upload_id: Callable[[str], None],
-        on_bytes: Callable[[int], None],
+        self, job: UploadJob, topic: Topic, *, on_upload_id: Callable[[str], None], on_bytes: Callable[[int], None]
     ) -> SegmentRef:
         """Upload, and return when both objects are whole. `on_upload_id` returns before the first part is sent.
 

@@ -102,10 +102,7 @@ def added(window: Window, values: tuple[bytes, ...], labels: AppendLabels) -> Wi
     """Give the values the next number (CLIENT-5)."""
     batch = NumberedBatch(window.next_number, values, labels, window.given)
     return replace(
-        window,
-        batches=(*window.batches, batch),
-        next_number=window.next_number + 1,
-        given=window.given + len(values),
+        window, batches=(*window.batches, batch), next_number=window.next_number + 1, given=window.given + len(values)
     )
 
 

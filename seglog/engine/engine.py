@@ -422,9 +422,7 @@ class Engine(Owned):
         self.topics_being_deleted.clear()
 
 
-def change(
-    function: Callable[Concatenate[Engine, _Given], _Result],
-) -> Callable[Concatenate[Engine, _Given], _Result]:
+def change(function: Callable[Concatenate[Engine, _Given], _Result]) -> Callable[Concatenate[Engine, _Given], _Result]:
     """Decorate a function that enqueues and finishes entries. An interrupt of it leaves no other thread waiting.
 
     On a full disk, give up the ballast and call the function again, unless it makes a topic. Then a `DiskFull` has the

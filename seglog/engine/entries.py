@@ -119,13 +119,7 @@ class EphemeralEntry(Entry):
     __slots__ = ("_first_seq", "_frames", "_lengths", "_memory", "_state", "_tag", "_ts_ms")
 
     def __init__(
-        self,
-        state: TopicState,
-        memory: Memory,
-        first_seq: int,
-        ts_ms: int,
-        frames: EncodedFrames,
-        tag: str | None,
+        self, state: TopicState, memory: Memory, first_seq: int, ts_ms: int, frames: EncodedFrames, tag: str | None
     ) -> None:
         super().__init__(state.topic_id, [], 0, sync=False)
         pieces, self._lengths, _ = frames
@@ -385,12 +379,7 @@ def apply_truncate(state: TopicState, seq: int, ts_ms: int, epoch: int, remainde
 def _cut_segments(state: TopicState, seq: int, epoch: int, remainder: SegmentInfo | None) -> None:
     sealed = tuple(info for info in state.sealed if info.last_seq < seq)
     warm = tuple(info for info in state.warm if info.last_seq < seq)
-    meta = replace(
-        state.to_meta(),
-        epoch=epoch,
-        sealed=sealed,
-        active=active_meta(remainder),
-    )
+    meta = replace(state.to_meta(), epoch=epoch, sealed=sealed, active=active_meta(remainder))
     tail = Tail(seq)
     # One statement, because an interrupt hits only between calls. With the new tail, `_cut_segments` never runs again.
     state.sealed, state.warm, state.active, state.tail, state.truncated_meta = sealed, warm, remainder, tail, meta

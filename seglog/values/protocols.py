@@ -236,12 +236,7 @@ class AnyTopic(Protocol):
         ...
 
     def read_arrow(
-        self,
-        start: int | None = None,
-        end: int | None = None,
-        *,
-        text: bool = False,
-        **selection: Unpack[Selection],
+        self, start: int | None = None, end: int | None = None, *, text: bool = False, **selection: Unpack[Selection]
     ) -> pa.RecordBatchReader:
         """Return the records of `read` in Apache Arrow."""
         ...
@@ -308,12 +303,7 @@ class AnyAsyncTopic(Protocol):
         **selection: Unpack[ReadArguments],
     ) -> AsyncIterator[Record] | AsyncIterator[Record | Gap]: ...
     def read_arrow(
-        self,
-        start: int | None = None,
-        end: int | None = None,
-        *,
-        text: bool = False,
-        **selection: Unpack[Selection],
+        self, start: int | None = None, end: int | None = None, *, text: bool = False, **selection: Unpack[Selection]
     ) -> AsyncIterator[pa.RecordBatch]: ...
     @overload
     def follow(

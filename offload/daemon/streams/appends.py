@@ -20,10 +20,7 @@ from dataclasses import replace
 from offload.daemon.metrics import timed
 from offload.daemon.quota import OverQuota, OverRate, frame_bytes
 from offload.daemon.service import Service
-from offload.daemon.streams.errors import (
-    StreamRefused,
-    invalid_request,
-)
+from offload.daemon.streams.errors import StreamRefused, invalid_request
 from offload.daemon.streams.live import WHOLE_BATCH, Live, Mark
 from offload.daemon.streams.messages import base_type, is_json, messages
 from offload.daemon.streams.requests import Append, Numbered

@@ -42,13 +42,7 @@ from offload.daemon.quota import frame_bytes
 from offload.daemon.service import Service
 from offload.daemon.streams.appends import records_of, write
 from offload.daemon.streams.entries import Entry, State, check_same, encode_entry
-from offload.daemon.streams.errors import (
-    NoSuchStream,
-    StreamGone,
-    StreamRefused,
-    invalid_request,
-    stream_exists,
-)
+from offload.daemon.streams.errors import NoSuchStream, StreamGone, StreamRefused, invalid_request, stream_exists
 from offload.daemon.streams.live import Kept, Live, Mark
 from offload.daemon.streams.messages import base_type, is_json
 from offload.daemon.streams.registry import Expiry, Registry

@@ -104,11 +104,7 @@ class AsyncConnections:
         try:
             client = self._opened()
             http_request = client.build_request(
-                request.method,
-                self._root + request.path,
-                headers=headers,
-                content=content,
-                extensions={"trace": trace},
+                request.method, self._root + request.path, headers=headers, content=content, extensions={"trace": trace}
             )
             response = await client.send(http_request, stream=True)
         except (httpx.TransportError, OSError) as error:
