@@ -47,7 +47,6 @@ Each class says what happened. `hint`, if there is one, says what to do next.
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
 from typing import Self
 
 from seglog.base import errors as base
@@ -67,6 +66,7 @@ from seglog.base.errors import (
     OutOfWindow as OutOfWindow,
     SeglogError as SeglogError,
     Unavailable as Unavailable,
+    moment_text,
 )
 
 
@@ -300,7 +300,7 @@ class ClocksDisagree(Unavailable, CatalogError):
 
     def __init__(self, url: str, ahead_ms: int, now_ms: int, bound_ms: int, what: str) -> None:
         way = "ahead of" if ahead_ms > 0 else "behind"
-        here, there = _moment(now_ms), _moment(now_ms - ahead_ms)
+        here, there = moment_text(now_ms), moment_text(now_ms - ahead_ms)
         self._tell(
             f"{what}: this machine's clock is {_span(abs(ahead_ms))} {way} that of {url} "
             f"({here} here, {there} there), and may differ by {_span(bound_ms)}",
@@ -347,13 +347,6 @@ def tag_exists(topic: str, tag: str) -> Conflict:
 def main_cannot(topic: str, what: str) -> Misuse:
     """Return the error of an operation that the name `main` does not allow."""
     return Misuse(f"the branch main of {topic} cannot {what}", hint="main is the topic itself")
-
-
-def _moment(ms: int) -> str:
-    try:
-        return datetime.fromtimestamp(ms // 1000, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-    except (ValueError, OverflowError, OSError):
-        return f"{ms} ms since 1970"  # a clock that is wrong may say anything
 
 
 def _span(ms: int) -> str:

@@ -44,20 +44,6 @@ class Places:
     a place: that of a follower, or of a part.
     """
 
-    __slots__ = (
-        "_busy_s",
-        "_busy_since_s",
-        "_bytes",
-        "_requests",
-        "_waiting",
-        "body_bytes",
-        "clock_s",
-        "count_refused",
-        "followers",
-        "held_bytes",
-        "taken",
-    )
-
     def __init__(self, count_refused: Callable[[], None] = lambda: None) -> None:
         self.count_refused = count_refused
         self.clock_s: Callable[[], float] = time.monotonic

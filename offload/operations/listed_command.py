@@ -1,6 +1,6 @@
 """A command as the front door lists it: its name, its help and its parameters. It needs nothing but these lines.
 
-The import of `dataclasses` takes longer than `seglog --help` may. So these values are plain classes with slots.
+The import of `dataclasses` takes longer than `seglog --help` may. So these values are plain classes.
 """
 
 from __future__ import annotations
@@ -17,22 +17,6 @@ class ListedParameter:
     environment variable that stands for the option. If the parameter `is_topic`, its value loses `@main`. `names` are
     the names that a shell offers, as in `About`.
     """
-
-    __slots__ = (
-        "choices",
-        "default",
-        "help",
-        "is_required",
-        "is_topic",
-        "kind",
-        "least",
-        "metavar",
-        "name",
-        "names",
-        "options",
-        "shown_default",
-        "variable",
-    )
 
     def __init__(
         self,
@@ -76,8 +60,6 @@ class ListedCommand:
 
     `help` is the docstring of the function. `aliases` are other names of the command, each one word.
     """
-
-    __slots__ = ("aliases", "help", "home", "parameters", "path", "section")
 
     def __init__(
         self,

@@ -308,3 +308,13 @@ def format_bytes(count: int) -> str:
             return f"{value:.0f} {unit}" if unit == "B" else f"{value:.1f} {unit}"
         value /= 1000
     return f"{value:.1f} TB"
+
+
+def moment_text(ms: int) -> str:
+    """Return a time in ms as `2026-11-21T09:30:00Z`. A clock that is wrong may say anything."""
+    from datetime import UTC, datetime  # imported late: few errors have a time
+
+    try:
+        return datetime.fromtimestamp(ms // 1000, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    except (ValueError, OverflowError, OSError):
+        return f"{ms} ms since 1970"

@@ -16,10 +16,10 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from datetime import UTC, datetime
 from typing import Protocol
 
-from seglog.base.lazy import logger
+from seglog.base.errors import moment_text
+from seglog.base.later import logger
 
 JUMP_MS = 24 * 3600 * 1000
 _logger = logger("seglog.files.clock")
@@ -61,7 +61,7 @@ class ClockWatch:
                 "the clock went ahead by %d days at once, to %s, at an append to %s: if it is wrong, set it now. "
                 "Records keep their times, and until then a topic's later records all get the time of its newest one. "
                 "Targets by time cannot tell these apart; seq:N can",
-                jumped_ms // JUMP_MS, _moment(now_ms), topic,
+                jumped_ms // JUMP_MS, moment_text(now_ms), topic,
             )  # fmt: skip
         if last_ms <= now_ms:
             self._ahead.discard(topic)
@@ -70,12 +70,5 @@ class ClockWatch:
             _logger.warning(
                 "the newest record of %s has the time %s, which is %d days ahead of the clock: until then its records "
                 "all get that time, and none is sealed, offloaded or evicted by age",
-                topic, _moment(last_ms), (last_ms - now_ms) // JUMP_MS,
+                topic, moment_text(last_ms), (last_ms - now_ms) // JUMP_MS,
             )  # fmt: skip
-
-
-def _moment(ms: int) -> str:
-    try:
-        return datetime.fromtimestamp(ms // 1000, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-    except (ValueError, OverflowError, OSError):
-        return f"{ms} ms since 1970"
