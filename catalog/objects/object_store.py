@@ -90,7 +90,6 @@ class TellsTime(Protocol):
         This takes one request. `catalog.objects.store_time` compares the time with the machine's clock before a caller
         deletes by age.
         """
-        ...
 
 
 @runtime_checkable
@@ -102,7 +101,6 @@ class TellsSizes(Protocol):
 
         This takes the requests of `list`.
         """
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +121,6 @@ class ObjectStore(Protocol):
     @property
     def url(self) -> str:
         """The remote as a user writes it: `s3://bucket/prefix` or `file:///path`."""
-        ...
 
     @property
     def is_ordered(self) -> bool:
@@ -132,7 +129,6 @@ class ObjectStore(Protocol):
         In an ordered store, a LIST with a limit costs by its limit. In another store, it costs by the number of stored
         keys.
         """
-        ...
 
     def put_new(self, key: Key, body: bytes) -> None:
         """Create `key` by one request, without any retry.
@@ -140,19 +136,15 @@ class ObjectStore(Protocol):
         Raise `KeyTaken` if the key exists. The object may be the caller's own, from a call whose answer got lost. Raise
         `OutcomeUnknown` if the store's answer does not tell whether the object exists now (5xx, 409, reset, timeout).
         """
-        ...
 
     def put(self, key: Key, body: bytes | bytearray, metadata: Mapping[str, str]) -> None:
         """Create or replace `key`. Use it only for keys that carry a fresh id, so that a repetition is harmless."""
-        ...
 
     def get(self, key: Key) -> bytes:
         """Return the whole object. Raise `NoSuchObject` if it is absent."""
-        ...
 
     def get_with_etag(self, key: Key) -> WithETag:
         """Return the whole object and its tag. Raise `NoSuchObject` if it is absent."""
-        ...
 
     def swap(self, key: Key, body: bytes, etag: str) -> None:
         """Replace `key` if the object still is in the state that had `etag`. Send one request, without any retry.
@@ -160,44 +152,36 @@ class ObjectStore(Protocol):
         Raise `KeyChanged` if the object is in another state or gone. That state may be the caller's own, from a call
         whose answer got lost. Raise `OutcomeUnknown` as `put_new` does.
         """
-        ...
 
     def get_range(self, key: Key, start: int, length: int) -> bytes:
         """Return exactly `length` bytes from `start`. If `length` is 0, make no request.
 
         Raise `NoSuchObject` if the object is absent, and `InvalidObject` if it is shorter.
         """
-        ...
 
     def head(self, key: Key) -> ObjectInfo:
         """Return the object's size, metadata and checksum. Raise `NoSuchObject` if it is absent."""
-        ...
 
     def list(self, prefix: str, *, limit: int | None = None, start_after: str = "") -> Iterator[str]:
         """Yield the keys that begin with `prefix` and come after `start_after`, ascending.
 
         The store delivers them page by page. With `limit`, yield at most that many keys, from one request.
         """
-        ...
 
     def delete(self, key: Key) -> None:
         """Delete `key`. An absent key is no error."""
-        ...
 
     def delete_many(self, keys: Sequence[Key]) -> None:
         """Delete `keys`. Absent keys are no error.
 
         A store that can do so sends requests of up to 1,000 keys. After an error, any of the keys may still exist.
         """
-        ...
 
     def create_upload(self, key: Key, metadata: Mapping[str, str]) -> str:
         """Begin a multipart upload and return its id."""
-        ...
 
     def put_part(self, key: Key, upload_id: str, number: int, body: bytes | bytearray) -> PartTag:
         """Store part `number` (from 1), or replace it. Raise `NoSuchObject` if the upload is gone."""
-        ...
 
     def complete_upload(self, key: Key, upload_id: str, parts: Sequence[PartTag]) -> None:
         """Make the object of `parts`, in order, and compare it with `checksum_of_parts` of them.
@@ -208,15 +192,12 @@ class ObjectStore(Protocol):
         Raise `NoSuchObject` if the upload is gone. An earlier completion by this caller may have succeeded: `head`
         tells. Raise `OutcomeUnknown` as `put_new` does.
         """
-        ...
 
     def abort_upload(self, key: Key, upload_id: str) -> None:
         """Abort the upload. An upload that is gone is no error."""
-        ...
 
     def list_uploads(self, prefix: str) -> Iterator[tuple[Key, str]]:
         """Yield (key, upload id) of every upload that is neither completed nor aborted."""
-        ...
 
     def close(self) -> None: ...
 
@@ -228,27 +209,21 @@ class BehindProxy(ObjectStore, Protocol):
     @property
     def is_proxied(self) -> bool:
         """Tell whether a proxy answers. A wrapper tells it of the store that it wraps."""
-        ...
 
     def forward(self, name: str, since: int) -> Forward | None:
         """Return what follows the LSN `since` of a topic or branch; None if the proxy does not know the name."""
-        ...
 
     def await_forward(self, name: str, vid: Vid, since: int, wait_s: int) -> Forward | None:
         """Return the same once there is news, or a volume but `vid`, or after `wait_s` seconds. Makes one try."""
-        ...
 
     def end_waits(self) -> None:
         """End each `await_forward` at once, with `StoreUnreachable`, and let none begin. Any thread may call this."""
-        ...
 
     def followed(self) -> Sequence[str]:
         """Return the topics and branches that the proxy follows, and that the client may read."""
-        ...
 
     def past_cache(self) -> ObjectStore:
         """Return this store for reads that no cache answers: what it has of them is read again."""
-        ...
 
 
 def sizes_of(store: ObjectStore, prefix: str) -> Iterator[tuple[str, int]]:

@@ -64,27 +64,21 @@ class WholePrefix(Protocol):
 
     def held(self, prefix: str = "") -> Iterator[Held]:
         """Yield all objects whose keys begin with `prefix`, also while the caller deletes them."""
-        ...
 
     def take(self, found: Sequence[Held]) -> Freed:
         """Delete the objects. An absent key is no error. After an error, any of them may still exist."""
-        ...
 
     def old_versions(self) -> OldVersions:
         """Count the versions below the prefix. Raises `AccessDenied` for a role that may not list them."""
-        ...
 
     def uploads(self) -> Iterator[Upload]:
         """Yield all uploads. Raises `AccessDenied` for a role that may not list them."""
-        ...
 
     def abort(self, upload: Upload) -> None:
         """Abort an upload. One that is gone is no error."""
-        ...
 
     def clear(self) -> None:
         """Remove the rest of an empty prefix, such as directories and locks."""
-        ...
 
     def close(self) -> None: ...
 

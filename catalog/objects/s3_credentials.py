@@ -76,7 +76,6 @@ class CredentialSource(Protocol):
         `refused` is an access key that a store refused as expired. If it is still the newest, the source tries to get
         newer ones first. If it cannot, it returns the old ones. Raises `AccessDenied` if it has none that are valid.
         """
-        ...
 
 
 class SourceCredentials(Credentials):  # type: ignore[misc]  # botocore has no types

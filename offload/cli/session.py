@@ -136,7 +136,6 @@ class Serve(Protocol):
         self, directory: Path, settings: Settings, /, *, remote: str | None, debug: bool, tenants: bool = False
     ) -> None:
         """Hold the directory until a signal ends the daemon. With `tenants`, hold each directory below it."""
-        ...
 
 
 @dataclass(slots=True)

@@ -41,7 +41,6 @@ class Carrier(Protocol):
     def resume_reading(self) -> None: ...
     def answered(self) -> None:
         """Go on after an answer that is whole."""
-        ...
 
 
 class Exchange:

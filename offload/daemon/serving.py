@@ -229,11 +229,9 @@ class RunningHost(Host, Protocol):
     def reload(self, variables: Mapping[str, str]) -> None: ...
     async def opened(self) -> None:
         """Return when the host takes requests."""
-        ...
 
     async def ended(self) -> None:
         """Return when the host has no request under way at sockets of its own."""
-        ...
 
 
 class Serving:

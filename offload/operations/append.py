@@ -49,12 +49,10 @@ class RecordSink(Protocol):
         self, values: Sequence[bytes], *, tag: str | None, node: str | None, unterminated: bool, durability: str | None
     ) -> range:
         """Append as `Topic.append` does, and return the seqs. The topic of an open log also takes `times_ms`."""
-        ...
 
     @property
     def append_once(self) -> Callable[..., Answer]:
         """Append as `Topic.append_once` does."""
-        ...
 
 
 def open_sink(directory: Directory, topic: str, durability: str | None) -> Topic:

@@ -71,15 +71,12 @@ class Past(Protocol):
 
     def resolve(self, target: str) -> Resolved:
         """Return the point that a target means."""
-        ...
 
     def commits(self) -> Iterator[CommitListed]:
         """Return the commits, newest first."""
-        ...
 
     def records(self, state: State, first_seq: int | None = None) -> Iterator[RecordBatch]:
         """Return the records of a state, from `first_seq` on."""
-        ...
 
 
 _Judge = Callable[[State], Verdict]

@@ -231,45 +231,35 @@ class Host(Protocol):
     @property
     def is_ending(self) -> bool:
         """Return whether the process stops, so that a waiting command should end."""
-        ...
 
     @property
     def serves_others(self) -> bool:
         """Return whether the process has other clients, which wait while it looks for a pattern."""
-        ...
 
     @property
     def takes_lines(self) -> bool:
         """Return whether the process takes records as lines alone, without their seqs, times and labels."""
-        ...
 
     def check_listener(self) -> None:
         """Raise `BrokenPipeError` if nothing takes the results any more."""
-        ...
 
     def progress(self, title: str, total_bytes: int | None) -> AbstractContextManager[Callable[[int], None]]:
         """Yield a function that takes the number of bytes done since its last call."""
-        ...
 
     def phases(self) -> AbstractContextManager[Tell]:
         """Yield a function that takes the progress of an operation with several phases, or without bytes."""
-        ...
 
     def requests(self) -> RequestsSeen | None:
         """Return the requests that the daemon made to the store, or None without a daemon."""
-        ...
 
     def retry(self, name: str, /) -> None:
         """Let the daemon try a failed offload again. Raises `Misuse` without a daemon."""
-        ...
 
     def work(self, name: str, /) -> Work | None:
         """Return the daemon's state of a topic's offload, or None without a daemon."""
-        ...
 
     def delivery_pause(self, priority: int, is_replica: bool, /) -> str | None:
         """Return why the daemon pauses the followers of topics, or of replicas, with this priority; or None."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)

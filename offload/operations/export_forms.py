@@ -36,7 +36,6 @@ class Form(enum.StrEnum):
 class Sink(Protocol):
     def write(self, data: bytes, /) -> object:
         """Take all of `data`."""
-        ...
 
 
 class PartWriter(Protocol):
@@ -44,11 +43,9 @@ class PartWriter(Protocol):
 
     def fill(self, records: Sequence[Record], room_bytes: int) -> tuple[int, int]:
         """Write records until one fills the room. Return their number, and how many bytes they count."""
-        ...
 
     def close(self) -> None:
         """Write what belongs behind the records. After an error, leave the writer open."""
-        ...
 
 
 def check_installed(form: Form) -> None:

@@ -52,7 +52,6 @@ class RequestLimiter(Protocol):
 
     def take(self, sent_bytes: int) -> None:
         """Wait until a request that sends so many bytes may go."""
-        ...
 
     def answered(self, method: str, outcome: str, elapsed_s: float, sent_bytes: int, received_bytes: int) -> None: ...
 

@@ -21,6 +21,5 @@ class Uploader(Protocol):
         Calls `on_bytes` now and then with the bytes of frames taken since. An error that `on_bytes` raises ends the
         upload. Raises the errors of `upload_segment`.
         """
-        ...
 
     def close(self) -> None: ...

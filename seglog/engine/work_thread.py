@@ -23,18 +23,15 @@ from seglog.interrupts import OwnLock
 class Upkeep(Protocol):
     def wake(self) -> None:
         """Run the work soon or at once."""
-        ...
 
     def wake_later(self, delay_s: float) -> None:
         """Run the work after `delay_s` seconds. If several calls wait, the first one counts."""
-        ...
 
     def close(self, patience_s: float | None = None) -> bool:
         """Stop, and return when the work has ended, or after `patience_s` seconds. Idempotent.
 
         Return False if the work still runs. A later `wake` does nothing.
         """
-        ...
 
 
 UpkeepFactory: TypeAlias = Callable[[Callable[[], None]], Upkeep]

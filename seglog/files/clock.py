@@ -28,7 +28,6 @@ _logger = logger("seglog.files.clock")
 class Clock(Protocol):
     def now_ms(self) -> int:
         """Return the milliseconds since the epoch. They may jump in either direction, as clocks do."""
-        ...
 
 
 class SystemClock:

@@ -25,7 +25,6 @@ class ColdTier(Protocol):
         records that its own listed deletes reach.
         If a record should be there and cannot be read, the iterator raises. The tier never skips such a record.
         """
-        ...
 
 
 @runtime_checkable
@@ -34,7 +33,6 @@ class ArraysTier(ColdTier, Protocol):
 
     def read_arrays(self, topic: str, first: int, last: int) -> Iterator[RecordArrays]:
         """Iterate over the records of `read`, as arrays. Raises as `read` does."""
-        ...
 
 
 @runtime_checkable
@@ -46,11 +44,9 @@ class BranchesTier(ColdTier, Protocol):
 
         Raises `WrittenElsewhere` if another directory has written the branch.
         """
-        ...
 
     def expired_own(self, branch: str, end: int, oldest_ms: int) -> tuple[int, int]:
         """Return the seq after the branch's own records below `end` that are older than a time; 1 if there are none.
 
         The second number is no later than the time of the first own record from there on; 0 if the tier does not know.
         """
-        ...

@@ -50,28 +50,23 @@ class Part(enum.Enum):
 class SegmentStore(Protocol):
     def put(self, segment: SegmentId, data: bytes, idx: bytes) -> None:
         """Store both parts, durable on return."""
-        ...
 
     def read_range(self, segment: SegmentId, part: Part, offset: int, length: int) -> bytes:
         """Return exactly `length` bytes from `offset` on.
 
         Raises `NoSuchSegment`, and `SegmentCut` if the part ends before.
         """
-        ...
 
     def delete(self, segment: SegmentId) -> None:
         """Delete the whole segment, durably. A missing segment is no error, and neither is half of one."""
-        ...
 
     def list(self) -> list[SegmentId]:
         """Return the segments that have both parts, oldest first."""
-        ...
 
     def exists(self, segment: SegmentId, part: Part) -> bool: ...
 
     def length(self, segment: SegmentId, part: Part) -> int:
         """Return the length of a part in bytes. Raises `NoSuchSegment`."""
-        ...
 
 
 @runtime_checkable
@@ -89,7 +84,6 @@ class OwnedStores(Protocol):
         seglog.tiers.warm_directory.
         Raises `WarmDirectoryTaken`, and errors of the store.
         """
-        ...
 
 
 SegmentStores: TypeAlias = Callable[[int], SegmentStore]

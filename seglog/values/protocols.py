@@ -201,15 +201,12 @@ class AnyTopic(Protocol):
     def name(self) -> str: ...
     def append(self, values: Sequence[bytes], **options: Unpack[AppendArguments]) -> range:
         """Append records, all or none, and return their seqs when they are as safe as the durability says."""
-        ...
 
     def append_once(self, values: Sequence[bytes], **options: Unpack[AppendArguments]) -> Appended:
         """Append as `append` does, and say whether the topic had the records already."""
-        ...
 
     def append_stream(self, chunks: Iterable[bytes], **options: Unpack[AppendArguments]) -> Appended:
         """Append one record whose value comes in chunks. The seqs of the result have its seq alone."""
-        ...
 
     @overload
     def read(
@@ -233,13 +230,11 @@ class AnyTopic(Protocol):
         **selection: Unpack[ReadArguments],
     ) -> Iterator[Record] | Iterator[Record | Gap]:
         """Return the live records from `start` to `end`, both inclusive, of those that are there now."""
-        ...
 
     def read_arrow(
         self, start: int | None = None, end: int | None = None, *, text: bool = False, **selection: Unpack[Selection]
     ) -> pa.RecordBatchReader:
         """Return the records of `read` in Apache Arrow."""
-        ...
 
     @overload
     def follow(
@@ -253,24 +248,19 @@ class AnyTopic(Protocol):
         self, start: int | None = None, *, gaps: bool = False, **options: Unpack[FollowArguments]
     ) -> Iterator[Record] | Iterator[Record | Gap]:
         """Return the records of `read`, and then wait for further records."""
-        ...
 
     def bounds(self) -> Bounds: ...
     def delete(self, **conditions: Unpack[DeleteArguments]) -> Removed:
         """Delete the records that meet each condition, durably on return."""
-        ...
 
     def evict(self, before: int) -> Removed:
         """Evict the records below `before`, durably on return. Readers get a `Gap` or `Evicted` in their place."""
-        ...
 
     def truncate(self, seq: int) -> None:
         """Remove the records from `seq` on, durably on return."""
-        ...
 
     def seal(self) -> None:
         """Seal the segments with the current records, so that they can be offloaded."""
-        ...
 
 
 class AnyAsyncTopic(Protocol):
@@ -360,4 +350,3 @@ class AnyArchive(Protocol):
     def restore(self, topic: str, *, to: str, name: str, message: str = "") -> AnyRestored: ...
     def open_for_append(self, name: str) -> AnyTopic:
         """Return the topic that takes appends for `name`: also for a branch that `restore` has just made."""
-        ...

@@ -192,7 +192,6 @@ class _Cut(Protocol):
 
         Raises `RecordTooLarge`.
         """
-        ...
 
 
 class _Values:

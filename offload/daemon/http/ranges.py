@@ -42,7 +42,6 @@ class _RangeRead(Protocol):
 
     def step(self) -> tuple[bytes, bool]:
         """Return the next bytes, which may be none, and whether the answer ends with them. Raises as a read does."""
-        ...
 
 
 def open_range(topic: Topic | ReplicaTopic | PastTopic, query: RangeQuery, form: Form) -> _RangeRead:

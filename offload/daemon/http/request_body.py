@@ -137,11 +137,9 @@ class _ContentDecoder(Protocol):
 
     def feed(self, data: bytes) -> Iterator[bytes]:
         """Yield the bytes that `data` decodes to, piece by piece. Raise `InvalidEncoding`."""
-        ...
 
     def end(self) -> None:
         """Raise `InvalidEncoding` if the body may not end here."""
-        ...
 
 
 def decoder_of(encoding: str) -> _ContentDecoder | None:

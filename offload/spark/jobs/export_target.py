@@ -142,17 +142,14 @@ class _TargetFiles(Protocol):
 
     def names(self, folder: str = "") -> list[str]:
         """Return the names of all files below a folder, also of files that are not whole."""
-        ...
 
     def read(self, name: str) -> bytes: ...
 
     def put(self, name: str, body: bytes) -> None:
         """Create or replace a file."""
-        ...
 
     def put_new(self, name: str, body: bytes) -> bool:
         """Create a file. Return whether it has these bytes then: another run may have been faster."""
-        ...
 
     def delete(self, names: Sequence[str]) -> None: ...
 
