@@ -243,7 +243,6 @@ class Handles:
 
         Raises `BranchCollected` (HANDLE-5).
         """
-
         from catalog.updates import pull
 
         if handle.is_collected:

@@ -371,7 +371,6 @@ def _similar(session: Session, error: Exception) -> list[str]:
 
 def _watch(session: Session, command: Command, values: Mapping[str, Any]) -> None:
     """Print the status again and again. Each look opens the directory for itself, so it blocks no writer for long."""
-
     watch_status(session.output, lambda: results_of(session, command, values), values)
 
 

@@ -103,7 +103,6 @@ class Host(Protocol):
 
 def entrance(app: App, host: Host) -> App:
     """Return `app` with an id and a log line for each request, and with refusals once the daemon stops."""
-
     mistakes = Mistakes()
 
     async def answer(scope: Scope, receive: Receive, send: Send) -> None:

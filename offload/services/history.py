@@ -234,7 +234,6 @@ class HistoryService(OfArchive, Owned):
 
         Raises as `commits` does.
         """
-
         from catalog.undo_plan import TAKES_AWAY
 
         def newest(history: History) -> PastCommit | None:

@@ -117,7 +117,6 @@ async def begun(
     The first bytes may take long or never come, for example if a command follows a topic without new records. So the
     wait also ends when the client disconnects.
     """
-
     begun = await unless_gone(request, lambda: anext(body, b""))
     if begun is None:
         return Response(status_code=CLIENT_GONE)
