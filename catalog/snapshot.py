@@ -34,18 +34,6 @@ from catalog.format.ids import Sid, Vid
 from catalog.format.lazy_imports import pyroaring
 from seglog.base.dataclasses import dataclass
 
-__all__ = [
-    "SegmentView",
-    "Snapshot",
-    "checkpoint_of",
-    "cut",
-    "deleted_below",
-    "empty",
-    "fold",
-    "fork",
-    "from_checkpoint",
-]
-
 _KEYS = 256
 
 

@@ -47,23 +47,11 @@ from offload.format.index import IndexObject, encode_index
 from offload.format.labels import object_metadata
 from offload.read.cold_reader import ColdReader
 from offload.settings import OffloadSettings
-from offload.write.uploader import Uploader
 from seglog import Topic
 from seglog.base.dataclasses import dataclass
 from seglog.base.lazy import logger
 from seglog.format.frame import read_header, tombstone
 from seglog.format.frames import Frames, take_apart
-
-__all__ = [
-    "BlockUpload",
-    "LocalUploader",
-    "UploadJob",
-    "Uploader",
-    "delete_segment",
-    "remote_frames",
-    "segment_ref",
-    "upload_segment",
-]
 
 _log = logger("offload.write.segment_upload")
 _NOTHING: Mapping[str, str] = MappingProxyType({})

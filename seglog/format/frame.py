@@ -36,35 +36,8 @@ from typing import NamedTuple, TypeAlias
 from xxhash import xxh3_64_digest, xxh3_64_intdigest
 
 from seglog.errors import InvalidFrame
-from seglog.values.record import LABEL_MAX_BYTES, Record
-
-__all__ = [
-    "CHECKSUM",
-    "DELETED",
-    "DURABLE",
-    "FIRST_TYPE",
-    "HAS_NODE",
-    "HAS_TAG",
-    "HEADER",
-    "KNOWN_FLAGS",
-    "LABEL_MAX_BYTES",
-    "LAST_TYPE",
-    "LENGTH_BYTES",
-    "LOST",
-    "MIN_FRAME_BYTES",
-    "UNTERMINATED",
-    "Buffer",
-    "FrameType",
-    "Header",
-    "data_of",
-    "encode",
-    "encode_lost",
-    "encode_sync_mark",
-    "read_header",
-    "record_of",
-    "tag_of",
-    "tombstone",
-]
+from seglog.values.record import LABEL_MAX_BYTES as LABEL_MAX_BYTES
+from seglog.values.record import Record
 
 Buffer: TypeAlias = bytes | bytearray | memoryview
 
