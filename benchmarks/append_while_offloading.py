@@ -34,8 +34,8 @@ from offload import ColdSettings, OffloadSettings
 from offload.read.cold_reader import ColdReader
 from offload.worker import child
 from offload.worker.pool import WorkerPool
-from offload.write.port import Uploader
 from offload.write.segment_upload import LocalUploader, UploadJob
+from offload.write.uploader import Uploader
 
 __all__ = ["SUMMARY", "run"]
 

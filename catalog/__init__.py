@@ -111,7 +111,7 @@ _NAMES = {
     "catalog.format.ids": ("Sid", "Vid"),
     "catalog.format.keys": ("Key",),
     "catalog.history": ("History", "PastCommit"),
-    "catalog.local": ("Attempt", "Handle", "LocalCatalog"),
+    "catalog.local_catalog": ("Attempt", "Handle", "LocalCatalog"),
     "catalog.objects": ("LocalStore", "MemoryStore", "ObjectInfo", "ObjectStore", "PartTag", "WithETag"),
     "catalog.refs.branch": ("Branch", "Branches"),
     "catalog.snapshot": ("Snapshot",),

@@ -27,9 +27,9 @@ from dataclasses import field
 from catalog.format.commit import Commit
 from catalog.format.control import CheckpointSet
 from catalog.format.ids import Vid
+from seglog.base.dataclasses import dataclass
 from seglog.base.progress import Watch as Watch
 from seglog.base.progress import unwatched as unwatched
-from seglog.base.values import dataclass
 
 _WINDOW = "pitr_window_s"
 """The attribute in a topic's configuration that overrides the setting of the same name."""

@@ -66,8 +66,10 @@ from catalog.objects.object_store import ObjectInfo, PartTag, WithETag, checksum
 from catalog.objects.s3_client import is_aws, leave_bodies_unsigned, new_session, open_client
 from catalog.objects.s3_credentials import CredentialSource, resend_with_newer, session_of
 from catalog.objects.s3_reads import ObstoreReads, OtherRegion, Refusal
+from catalog.objects.s3_timeout import SilentStore, be_patient, read_patiently
 from catalog.objects.s3_writes import Scheme, Schemes, WriteSettings, checksum_in, completion_of, field_of, request_of
-from seglog.base.values import dataclass
+from catalog.objects.store_timeout import LIMIT_S, one_request
+from seglog.base.dataclasses import dataclass
 
 __all__ = ["ReadSettings", "S3Store", "WriteSettings"]
 

@@ -19,8 +19,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TextIO
 
 from offload.cli.stdio import Terminated, discard_output, flush_output, write_error, write_output
-from offload.operations.results import json_line
-from seglog.base.values import dataclass
+from offload.operations.result_json import json_line
+from seglog.base.dataclasses import dataclass
 
 if TYPE_CHECKING:
     import subprocess

@@ -20,14 +20,14 @@ from offload.operations.command import About, Command, DryRun, Yes
 from offload.operations.printing import check_meant, counted, format_bytes
 from offload.settings import NEVER
 from seglog import SETTINGS_FILE
-from seglog.base.later import Later
+from seglog.base.lazy import LazyModule
 
 if TYPE_CHECKING:
     import offload.operations.tenant as use
     from catalog.objects.prefix import Upload, WholePrefix
     from offload.operations.tenant import TenantDeleted, WouldDelete
 else:
-    use = Later("offload.operations.tenant")
+    use = LazyModule("offload.operations.tenant")
 
 OfBucket = Annotated[Partition, About("The partition of AWS that has the bucket.", "--partition")]
 

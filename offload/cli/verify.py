@@ -12,13 +12,13 @@ from offload.cli.session import Session
 from offload.errors import Misuse
 from offload.operations.command import About, Command
 from offload.operations.printing import counted, format_bytes
-from seglog.base.later import Later
+from seglog.base.lazy import LazyModule
 
 if TYPE_CHECKING:
     import offload.operations.verify as use
     from offload.operations.verify import DamagedFile, FileChecked, Note, ObjectLooked, ObjectsLooked, RemoteChecked
 else:
-    use = Later("offload.operations.verify")
+    use = LazyModule("offload.operations.verify")
 
 
 def verify(

@@ -23,7 +23,7 @@ from offload.errors import InvalidChunk
 from offload.format.block import ChunkRef
 from offload.format.dtypes import ENTRY_HEAD
 from offload.format.entry import ENTRY, MIN_DATA_LENGTH, entry_heads, entry_starts
-from seglog.base.values import dataclass
+from seglog.base.dataclasses import dataclass
 from seglog.format.arrow import labels
 from seglog.format.frame import CHECKSUM, HAS_NODE, HAS_TAG, FrameType
 

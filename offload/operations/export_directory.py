@@ -33,7 +33,7 @@ from offload.operations.result_json import json_line, kind_of
 from seglog.base.dataclasses import dataclass
 from seglog.base.errors import Corrupt
 from seglog.errors import DirectoryInUse
-from seglog.files.port import Files, OpenFile
+from seglog.files.file_system import Files, OpenFile
 
 MANIFEST = "manifest.jsonl"
 _ELSEWHERE = "export to another directory"

@@ -21,7 +21,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from catalog import CommitKind, Handle
-from catalog.objects.base import Forward
+from catalog.objects.object_store import Forward
 from offload.context import ArchiveContext, OfContext, TopicLocks
 from seglog import Elsewhere
 from seglog.base.dataclasses import dataclass

@@ -12,7 +12,7 @@ from catalog.gc.policy import GcPolicy, GcReport, unwatched
 from catalog.gc.survey import Survey
 from catalog.refs.oplog import Oplog
 from offload.context import ArchiveContext
-from offload.services.parts import OfArchive
+from offload.services.archive_parts import OfArchive
 from seglog.base.arguments import checked
 from seglog.base.ownership import Owned
 

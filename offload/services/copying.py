@@ -33,7 +33,7 @@ from catalog.objects.object_store import ObjectStore
 from catalog.snapshot import empty, fold
 from offload.errors import Misuse
 from offload.format.topic_config import config_of
-from offload.services.parts import OfArchive
+from offload.services.archive_parts import OfArchive
 from offload.services.restoring import offloaded_point
 from offload.services.results import Copied
 from offload.settings import codec_named

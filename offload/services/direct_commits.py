@@ -26,7 +26,7 @@ from catalog.format.encoding import load_nonce
 from offload.errors import LocalChangesLost
 from offload.handles import Tip
 from offload.load import is_free
-from offload.services.parts import OfArchive
+from offload.services.archive_parts import OfArchive
 from seglog import ConcurrentModification
 
 

@@ -13,10 +13,9 @@ from catalog.refs.oplog import NumberedEntry, Oplog
 from catalog.refs.promotion import moved_main
 from catalog.refs.state_names import HeldPin, Pins
 from offload.errors import NotOffloaded
-from offload.services.archive_parts import ArchiveParts
+from offload.services.archive_parts import OfArchive
 from offload.services.diff import Difference, State, diff_of, differing_records
 from offload.services.erasure_dates import window_ms_here
-from offload.services.parts import OfArchive
 from offload.services.states import range_to_read
 from seglog import Record, Undeleted
 from seglog.base.arguments import checked

@@ -20,7 +20,7 @@ from catalog.refs.state_names import HeldPin, NamedTag, Pins
 from offload.errors import open_branch
 from offload.handles import split_name
 from offload.moment import format_time
-from offload.services.parts import ArchiveParts, OfArchive
+from offload.services.archive_parts import ArchiveParts, OfArchive
 from offload.services.restoring import offloaded_point
 from seglog.base.arguments import checked
 from seglog.base.dataclasses import dataclass

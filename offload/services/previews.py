@@ -34,10 +34,9 @@ from catalog.undo_plan import by_segment
 from offload.errors import TopicAttached, open_branch
 from offload.handles import split_name
 from offload.read.delete_effects import count_live, entries_taken, live_entries
-from offload.services.archive_parts import ArchiveParts
+from offload.services.archive_parts import ArchiveParts, OfArchive
 from offload.services.diff import State, shared_seq
 from offload.services.expired import expired_before
-from offload.services.parts import ArchiveParts, OfArchive
 from offload.write.merging import holds_more
 from seglog import DeleteOp, Record, Topic
 from seglog.base.arguments import checked

@@ -53,10 +53,9 @@ from catalog.format import keys
 from offload.errors import Conflict, RecordsAfterFork
 from offload.format.topic_config import CARRIED_FROM
 from offload.handles import split_name
-from offload.services.archive_parts import ArchiveParts
+from offload.services.archive_parts import ArchiveParts, OfArchive
 from offload.services.diff import Difference, State, diff_of
 from offload.services.direct_commits import DirectCommits
-from offload.services.parts import ArchiveParts, OfArchive
 from seglog import ConcurrentModification, Gap, Record, Topic
 from seglog.base.arguments import WHOLE_MAX
 from seglog.base.dataclasses import dataclass

@@ -14,7 +14,7 @@ from offload.errors import Conflict
 from offload.format.topic_config import config_of
 from offload.handles import split_name
 from offload.replication.replica import SyncState
-from offload.services.parts import OfArchive
+from offload.services.archive_parts import OfArchive
 from seglog import Topic, TopicConfig
 from seglog.base.arguments import checked
 from seglog.base.ownership import Owned

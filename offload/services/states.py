@@ -33,9 +33,8 @@ from catalog.snapshot import cut
 from offload.errors import HistoryBehind, NotOffloaded
 from offload.handles import Tip, retry_if_moved, split_name
 from offload.read.delete_effects import count_live, last_live_seq
-from offload.services.archive_parts import ArchiveParts
+from offload.services.archive_parts import OfArchive
 from offload.services.expired import expired_before
-from offload.services.parts import OfArchive
 from seglog import DeleteOp, Record, Topic, TruncateOp
 from seglog.base.dataclasses import dataclass
 from seglog.base.ownership import Owned

@@ -24,9 +24,8 @@ from offload.format.topic_config import PAUSED
 from offload.handles import Tip
 from offload.replication.replica import SyncState
 from offload.reports import Lag, RunStatus, TopicStatus
-from offload.services.archive_parts import ArchiveParts
+from offload.services.archive_parts import OfArchive
 from offload.services.erasure_dates import ErasureState, collected_after_ms, erasure_state, window_ms_here
-from offload.services.parts import OfArchive
 from offload.write.attempt import AttemptState
 from seglog import Topic, TruncateOp
 from seglog.base.arguments import checked

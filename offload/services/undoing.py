@@ -56,9 +56,8 @@ from offload.errors import OffloadError
 from offload.format.metadata import decode_bitmap
 from offload.handles import split_name
 from offload.read.delete_effects import shown_seqs
-from offload.services.archive_parts import ArchiveParts
+from offload.services.archive_parts import ArchiveParts, OfArchive
 from offload.services.direct_commits import DirectCommits
-from offload.services.parts import ArchiveParts, OfArchive
 from offload.write.publisher import Published
 from seglog import ConcurrentModification, UpgradeNeeded
 from seglog.base import progress

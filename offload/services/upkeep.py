@@ -35,9 +35,8 @@ from catalog.history import History
 from catalog.objects.store_time import check_clock, earliest_ms
 from offload.format.topic_config import PAUSED
 from offload.handles import Tip, split_name
-from offload.services.archive_parts import ArchiveParts
+from offload.services.archive_parts import OfArchive
 from offload.services.erasure_dates import Erasures, Holder, Piece, collected_after_ms
-from offload.services.parts import OfArchive
 from seglog import ConcurrentModification, TopicConfig
 from seglog.base import forms
 from seglog.base.arguments import checked

@@ -25,9 +25,8 @@ from catalog import Commit, CommitKind
 from catalog.errors import Missing, NotUndone
 from catalog.undo_plan import TAKES_AWAY
 from offload.read.delete_effects import entries_taken
-from offload.services.archive_parts import ArchiveParts
+from offload.services.archive_parts import OfArchive
 from offload.services.direct_commits import DirectCommits
-from offload.services.parts import OfArchive
 from offload.services.undoing import Undoing, Undone
 from seglog import DeleteNotUndone, DeleteOp, SeqSet, Topic, Undeleted
 from seglog.format.frame import DELETED, read_header, tag_of

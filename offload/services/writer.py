@@ -14,7 +14,7 @@ from catalog import CommitKind
 from catalog.errors import CatalogError
 from offload.errors import OffloadError, TopicAttached
 from offload.read.delete_effects import count_cold, count_hot
-from offload.services.parts import OfArchive
+from offload.services.archive_parts import OfArchive
 from offload.services.results import OffloadResult, Removed, TopicRemoved
 from seglog import ConcurrentModification, DeleteOp, Topic, TruncateOp
 from seglog.values.deletes import DeleteWhere

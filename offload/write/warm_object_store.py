@@ -20,7 +20,7 @@ from typing import Any
 
 from catalog.errors import InvalidObject, KeyTaken, NoSuchObject, OutcomeUnknown
 from catalog.format.keys import Key, cold_owner_key, cold_place_prefix, cold_prefix, cold_segment_key, cold_segment_of
-from catalog.objects.base import ObjectStore
+from catalog.objects.object_store import ObjectStore
 from seglog import NoSuchSegment, SegmentCut, WarmDirectoryTaken
 from seglog.tiers.segment_store import Part, SegmentId, SegmentStores
 from seglog.values import canonical

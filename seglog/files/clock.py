@@ -19,7 +19,7 @@ from collections.abc import Callable
 from typing import Protocol
 
 from seglog.base.errors import moment_text
-from seglog.base.later import logger
+from seglog.base.lazy import logger
 
 JUMP_MS = 24 * 3600 * 1000
 _logger = logger("seglog.files.clock")

@@ -77,9 +77,9 @@ def raced(*words: str) -> str:
     return done.stdout.strip()
 
 
-#: Of each scene, the slices of its pairs: `make test` runs one of the first number (0 is none), `make test-all` each of the
-#: second (30 s each at most), and the soak each of the third (5 minutes each at most). `make test-all` has 5 schedules
-#: of a pair, the soak 200. Pairs of commands are many, so `make test-all` has one of each.
+#: Of each scene, the slices of its pairs: `make test` runs one of the first number (0 is none), `make test-all` each of
+#: the second (30 s each at most), and the soak each of the third (5 minutes each at most). `make test-all` has 5
+#: schedules of a pair, the soak 200. Pairs of commands are many, so `make test-all` has one of each.
 SLICES = {
     "topics": (120, 4, 12),
     "streams": (0, 1, 4),
