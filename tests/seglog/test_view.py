@@ -201,6 +201,7 @@ READS = {
         "hot_floor",
         "known_keys",
         "last_ts_ms",
+        "lasting_version",
         "name",
         "read",
         "read_arrays",
