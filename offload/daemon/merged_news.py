@@ -34,7 +34,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 from offload.daemon.service import Service
 from offload.daemon.threads import in_threads
-from offload.daemon.topic_news import Acked, Begin, EventId, News, Seqs, Truncation, topic_news
+from offload.daemon.topic_news import Acked, Begin, EventId, News, Seqs, Truncation, begin_news, topic_news
 from offload.errors import InvalidOption
 from offload.replica_topic import ReplicaTopic
 from seglog import Topic
@@ -199,7 +199,8 @@ class MergedNews:
 
     async def _follow(self, name: str, followed: FollowedTopic) -> None:
         try:
-            async with aclosing(topic_news(self._service, followed.topic, followed.begin, followed.last)) as news:
+            start = await begin_news(self._service, followed.topic, followed.begin, followed.last)
+            async with aclosing(topic_news(self._service, followed.topic, followed.begin, start)) as news:
                 async for found in news:
                     assert found is not None  # noqa: S101 - only a follower with a time gets None
                     hidden = None

@@ -21,7 +21,7 @@ import asyncio
 import re
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
-from typing import Protocol
+from typing import Protocol, TypeAlias
 
 from offload.daemon.feeds import Page, read_page
 from offload.daemon.service import Service
@@ -116,15 +116,27 @@ class News:
     first_seq: int
 
 
+Start: TypeAlias = tuple[Follower | ReplicaFollower, Truncation | None]
+
+
+async def begin_news(service: Service, topic: Topic | ReplicaTopic, begin: Begin, last: EventId | None) -> Start:
+    """Return where a follower begins, and what its client has that is void. All that comes from now on is news.
+
+    `last` says what the client has, and counts more than `begin`.
+    """
+    start: Start = await in_threads(service.read_threads(topic, WHOLE_MAX), _begun, topic, begin, last)
+    return start
+
+
 async def topic_news(
-    service: Service, topic: Topic | ReplicaTopic, begin: Begin, last: EventId | None, alive_s: float | None = None
+    service: Service, topic: Topic | ReplicaTopic, begin: Begin, start: Start, alive_s: float | None = None
 ) -> AsyncGenerator[News | Truncation | None]:
     """Yield news and truncations without end, and None after each `alive_s` without any. Raises `Stopping`.
 
-    `last` says what the client has, and counts more than `begin`. The first page comes without records, too.
+    The first page comes without records, too.
     """
     looks = service.read_threads(topic, WHOLE_MAX)
-    follower, cut = await in_threads(looks, _begun, topic, begin, last)
+    follower, cut = start
     if cut is not None:
         yield cut
     while True:
@@ -171,9 +183,7 @@ async def _fed(
             yield News(page, seq)
 
 
-def _begun(
-    topic: Topic | ReplicaTopic, begin: Begin, last: EventId | None
-) -> tuple[Follower | ReplicaFollower, Truncation | None]:
+def _begun(topic: Topic | ReplicaTopic, begin: Begin, last: EventId | None) -> Start:
     if last is not None:
         return _continued(topic, last.epoch, last.seq + 1, begin)
     follower: Follower | ReplicaFollower = topic.inner.follower(begin.start, gaps=begin.gaps)
@@ -183,9 +193,7 @@ def _begun(
     return follower, None
 
 
-def _continued(
-    topic: Topic | ReplicaTopic, epoch: int, seq: int, begin: Begin
-) -> tuple[Follower | ReplicaFollower, Truncation | None]:
+def _continued(topic: Topic | ReplicaTopic, epoch: int, seq: int, begin: Begin) -> Start:
     """Return a follower for a client that has the records below `seq` of `epoch`, and what it has that is void."""
     cut = None
     while True:

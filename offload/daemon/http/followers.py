@@ -31,7 +31,7 @@ from offload.daemon.http.events import KEEP_ALIVE, encode_event
 from offload.daemon.http.read_request import Choice, Form, RangeQuery
 from offload.daemon.problems import line_of
 from offload.daemon.service import Service
-from offload.daemon.topic_news import Begin, EventId, News, Seqs, Truncation, topic_news
+from offload.daemon.topic_news import Begin, EventId, News, Seqs, Truncation, begin_news, topic_news
 from offload.errors import Stopping
 from offload.replica_topic import ReplicaTopic
 from seglog import LogClosed, Record, Topic, Truncated
@@ -50,7 +50,8 @@ async def follow(
     alive_s = KEEP_ALIVE_S if is_events else None
     has_begun, count_left = False, query.limit
     try:
-        async with aclosing(topic_news(service, topic, begin, last, alive_s)) as news:
+        start = await begin_news(service, topic, begin, last)
+        async with aclosing(topic_news(service, topic, begin, start, alive_s)) as news:
             async for found in news:
                 if isinstance(found, News):
                     body, count = _body(found, query, form, count_left)

@@ -3,8 +3,8 @@
 A client C subscribes to a topic and appends to another one; the session S is the task of its connection:
 
     1  The handshake is a GET, and passes all checks of one. S becomes a follower, and accepts.
-    2  C sends `subscribe`. S checks the role, answers `subscribed`, and starts a task that gets the news of the topic
-       (offload.daemon.topic_news).
+    2  C sends `subscribe`. S checks the role, finds where the topic begins, and answers `subscribed`: C gets all that
+       is appended from then on. A task gets the news of the topic (offload.daemon.topic_news).
     3  The task has a page. It waits for credit, and for one of four places; then it encodes the page and sends it.
     4  C sends `append`. S does the work of the POST that means the same, and answers `appended`. Then it takes the next
        message of C.
@@ -49,7 +49,7 @@ from offload.daemon.problems import answer_of, refuse
 from offload.daemon.request_places import Place, become_follower
 from offload.daemon.service import Service
 from offload.daemon.threads import SHORT_BYTES, in_threads
-from offload.daemon.topic_news import Acked, Begin, EventId, News, Truncation, topic_news
+from offload.daemon.topic_news import Acked, Begin, EventId, News, Start, Truncation, begin_news, topic_news
 from offload.errors import InvalidOption, Refused, Stopping
 from offload.replica_topic import ReplicaTopic
 from offload.token_rights import RIGHTS_KEY, Role, rights_of
@@ -257,16 +257,17 @@ class _Session:
         if len(self._subscriptions) >= MOST_SUBSCRIPTIONS:
             hint = "open another connection"
             raise InvalidOption("topic", f"a connection has at most {MOST_SUBSCRIPTIONS} subscriptions", hint=hint)
+        tail = 0 if wanted.start is None and wanted.tail is None else wanted.tail
+        begin = Begin(wanted.start, tail, wanted.gaps)
         with self._within() as place:
             place.take()
             topic = await readable(self._service, wanted.topic)
             last, acked = await self._position(topic, wanted)
+            start = await begin_news(self._service, topic, begin, last)
         choice = Choice(wanted.tag, None, frozenset(wanted.exclude_node))
         subscription = _Subscription(wanted.id, wanted.topic, choice, wanted.credit, acked)
-        tail = 0 if wanted.start is None and wanted.tail is None else wanted.tail
-        begin = Begin(wanted.start, tail, wanted.gaps)
         self._subscriptions[wanted.id] = subscription
-        subscription.task = asyncio.create_task(self._follow(subscription, topic, begin, last))
+        subscription.task = asyncio.create_task(self._follow(subscription, topic, begin, start))
         return messages.said("subscribed", wanted.id, topic=wanted.topic)
 
     async def _position(
@@ -326,11 +327,11 @@ class _Session:
     # ------------------------------------------------------------ messages to the client
 
     async def _follow(
-        self, subscription: _Subscription, topic: Topic | ReplicaTopic, begin: Begin, last: EventId | None
+        self, subscription: _Subscription, topic: Topic | ReplicaTopic, begin: Begin, start: Start
     ) -> None:
         await subscription.more.wait()  # `subscribed` comes first
         try:
-            async with aclosing(topic_news(self._service, topic, begin, last)) as news:
+            async with aclosing(topic_news(self._service, topic, begin, start)) as news:
                 async for found in news:
                     if isinstance(found, News):
                         await self._send_page(subscription, found)

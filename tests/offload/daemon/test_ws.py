@@ -146,11 +146,36 @@ def test_a_subscription_that_fails_ends_with_the_problem_and_the_connection_stay
     async def run() -> None:
         async with world.served() as served, served.talking() as talk:
             await append(served.service, "t", "one")
-            assert (await talk.ask("subscribe", 1, topic="t", **{"from": 9}))["is"] == "subscribed"
+            told = await talk.ask("subscribe", 1, topic="t", **{"from": 9})
+            assert (told["is"], told["id"], told["error"]["title"]) == ("error", 1, "SeqOutOfRange")
+            assert (await talk.ask("subscribe", 1, topic="t"))["is"] == "subscribed"
+            await served.service.log.delete_topic("t")
             told = await talk.hear()
             assert (told["is"], told["id"], told["reason"]) == ("end", 1, "error")
-            assert told["error"]["title"] == "SeqOutOfRange"
+            assert told["error"]["title"] == "NoSuchTopic"
+            await append(served.service, "t", "two")
             assert (await talk.ask("subscribe", 1, topic="t"))["is"] == "subscribed"  # both are free again
+
+    in_the_loop(run())
+
+
+def test_a_record_that_is_appended_as_soon_as_the_client_is_subscribed_comes(
+    world: SocketWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    as_before = messages.said
+
+    async def run() -> None:
+        async with world.served() as served, served.talking() as talk:
+
+            def said(kind: str, number: int, **members: object) -> str:
+                if kind == "subscribed":
+                    served.service.sync.topic("t").append([b"y"])
+                return as_before(kind, number, **members)
+
+            await append(served.service, "t", "x")
+            monkeypatch.setattr(messages, "said", said)
+            assert (await talk.ask("subscribe", 1, topic="t"))["is"] == "subscribed"
+            assert await talk.until(1, 1) == [(2, "y")]
 
     in_the_loop(run())
 
@@ -735,10 +760,12 @@ def test_a_subscription_whose_end_waits_for_a_place_ends_with_the_session(tmp_pa
                 if told[-1] == "end":
                     await asyncio.Event().wait()  # the client takes nothing
 
-            wanted = {"do": "subscribe", "id": 1, "topic": "t", "from": 9}
+            wanted = {"do": "subscribe", "id": 1, "topic": "t"}
             await inbox.put({"type": "websocket.receive", "text": json.dumps(wanted)})
             session = Session(service, append_endpoint(service), {"type": "websocket"}, inbox.get, send)
             task = asyncio.create_task(session.run())
+            await until(lambda: told == ["subscribed"], "it has begun")
+            await service.log.delete_topic("t")
             await until(lambda: told == ["subscribed", "end"], "the end waits")
             await inbox.put({"type": "websocket.disconnect"})
             await task

@@ -21,7 +21,7 @@ from offload.daemon import topic_news as topic_news_module
 from offload.daemon.feeds import Page, read_page
 from offload.daemon.scheduler.slots import ReadySet, Slots
 from offload.daemon.service import Service
-from offload.daemon.topic_news import Begin, News, topic_news
+from offload.daemon.topic_news import Begin, News, begin_news, topic_news
 from offload.replica_topic import ReplicaTopic
 from seglog import Record, Topic, TopicConfig
 from tests.faults.store import unreachable
@@ -71,7 +71,8 @@ class Followed:
         await until(lambda: topic.name in self.values, f"{topic.name} is followed")
 
     async def _follow(self, service: Service, topic: Topic | ReplicaTopic) -> None:
-        async with aclosing(topic_news(service, topic, Begin(), None)) as news:
+        start = await begin_news(service, topic, Begin(), None)
+        async with aclosing(topic_news(service, topic, Begin(), start)) as news:
             async for found in news:
                 assert isinstance(found, News)
                 values = [item.value for item in found.page.items if isinstance(item, Record)]

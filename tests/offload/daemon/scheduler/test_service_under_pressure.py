@@ -15,7 +15,7 @@ from catalog.objects.memory import MemoryStore
 from offload.daemon.feeds import Page
 from offload.daemon.http import direct, make_app
 from offload.daemon.service import Service
-from offload.daemon.topic_news import Begin, News, topic_news
+from offload.daemon.topic_news import Begin, News, begin_news, topic_news
 from offload.token_rights import EVERYTHING, RIGHTS_KEY
 from seglog import NoSuchTopic, Record, TopicConfig
 from seglog.client.bodies import LINES_TYPE
@@ -42,7 +42,9 @@ class World:
         await until(lambda: name in self.pages, f"{name} is followed")
 
     async def _follow(self, name: str) -> None:
-        async with aclosing(topic_news(self.service, self.service.sync.topic(name), Begin(), None)) as news:
+        topic = self.service.sync.topic(name)
+        start = await begin_news(self.service, topic, Begin(), None)
+        async with aclosing(topic_news(self.service, topic, Begin(), start)) as news:
             async for found in news:
                 assert isinstance(found, News)
                 self.pages.setdefault(name, []).append(found.page)
