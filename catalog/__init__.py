@@ -24,80 +24,52 @@ from __future__ import annotations
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from catalog.checkpointer import CheckpointPolicy, checkpoint_due, make_checkpoint
-    from catalog.errors import CatalogError
-    from catalog.format.commit import (
-        NO_PARENT,
-        Bounds,
-        Codec,
-        Commit,
-        CommitKind,
-        Deletions,
-        ForkPoint,
-        SegmentRef,
-        SegmentView,
+    from catalog.checkpointer import (
+        CheckpointPolicy as CheckpointPolicy,
+        checkpoint_due as checkpoint_due,
+        make_checkpoint as make_checkpoint,
     )
-    from catalog.format.control import MAIN, Control, Fork, Ref
-    from catalog.format.encoding import StoredCommit, encode_commit
-    from catalog.format.ids import Sid, Vid
-    from catalog.format.keys import Key
-    from catalog.history import History, PastCommit
-    from catalog.local_catalog import Attempt, Handle, LocalCatalog
-    from catalog.objects import LocalStore, MemoryStore, ObjectInfo, ObjectStore, PartTag, WithETag
-    from catalog.refs.branch import Branch, Branches
-    from catalog.snapshot import Snapshot
-    from catalog.timeline import Head, Lsn, Named, Pinned, Seq, Target, Time, parse_target, resolve, window
-    from catalog.volume import Volumes
-
-__all__ = [
-    "MAIN",
-    "NO_PARENT",
-    "Attempt",
-    "Bounds",
-    "Branch",
-    "Branches",
-    "CatalogError",
-    "CheckpointPolicy",
-    "Codec",
-    "Commit",
-    "CommitKind",
-    "Control",
-    "Deletions",
-    "Fork",
-    "ForkPoint",
-    "Handle",
-    "Head",
-    "History",
-    "Key",
-    "LocalCatalog",
-    "LocalStore",
-    "Lsn",
-    "MemoryStore",
-    "Named",
-    "ObjectInfo",
-    "ObjectStore",
-    "PartTag",
-    "PastCommit",
-    "Pinned",
-    "Ref",
-    "SegmentRef",
-    "SegmentView",
-    "Seq",
-    "Sid",
-    "Snapshot",
-    "StoredCommit",
-    "Target",
-    "Time",
-    "Vid",
-    "Volumes",
-    "WithETag",
-    "checkpoint_due",
-    "encode_commit",
-    "make_checkpoint",
-    "parse_target",
-    "resolve",
-    "window",
-]
+    from catalog.errors import CatalogError as CatalogError
+    from catalog.format.commit import (
+        NO_PARENT as NO_PARENT,
+        Bounds as Bounds,
+        Codec as Codec,
+        Commit as Commit,
+        CommitKind as CommitKind,
+        Deletions as Deletions,
+        ForkPoint as ForkPoint,
+        SegmentRef as SegmentRef,
+        SegmentView as SegmentView,
+    )
+    from catalog.format.control import MAIN as MAIN, Control as Control, Fork as Fork, Ref as Ref
+    from catalog.format.encoding import StoredCommit as StoredCommit, encode_commit as encode_commit
+    from catalog.format.ids import Sid as Sid, Vid as Vid
+    from catalog.format.keys import Key as Key
+    from catalog.history import History as History, PastCommit as PastCommit
+    from catalog.local import Attempt as Attempt, Handle as Handle, LocalCatalog as LocalCatalog
+    from catalog.objects import (
+        LocalStore as LocalStore,
+        MemoryStore as MemoryStore,
+        ObjectInfo as ObjectInfo,
+        ObjectStore as ObjectStore,
+        PartTag as PartTag,
+        WithETag as WithETag,
+    )
+    from catalog.refs.branch import Branch as Branch, Branches as Branches
+    from catalog.snapshot import Snapshot as Snapshot
+    from catalog.timeline import (
+        Head as Head,
+        Lsn as Lsn,
+        Named as Named,
+        Pinned as Pinned,
+        Seq as Seq,
+        Target as Target,
+        Time as Time,
+        parse_target as parse_target,
+        resolve as resolve,
+        window as window,
+    )
+    from catalog.volume import Volumes as Volumes
 
 _NAMES = {
     "catalog.checkpointer": ("CheckpointPolicy", "checkpoint_due", "make_checkpoint"),
@@ -121,6 +93,7 @@ _NAMES = {
     "catalog.volume": ("Volumes",),
 }  # fmt: skip
 _HOMES = {name: module for module, names in _NAMES.items() for name in names}
+__all__ = sorted(_HOMES)
 
 if not TYPE_CHECKING:
 

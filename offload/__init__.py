@@ -9,36 +9,32 @@ from seglog.base.shadowing import shadowing_text
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from offload.archive import Archive, OffloadResult, Removed, Restored, attach
-    from offload.errors import OffloadError
-    from offload.recovery import recover
-    from offload.reports import TopicStatus
-    from offload.settings import CatalogSettings, ColdSettings, OffloadSettings, Settings
+    from offload.archive import (
+        Archive as Archive,
+        OffloadResult as OffloadResult,
+        Removed as Removed,
+        Restored as Restored,
+        attach as attach,
+    )
+    from offload.errors import OffloadError as OffloadError
+    from offload.recovery import recover as recover
+    from offload.reports import TopicStatus as TopicStatus
+    from offload.settings import (
+        CatalogSettings as CatalogSettings,
+        ColdSettings as ColdSettings,
+        OffloadSettings as OffloadSettings,
+        Settings as Settings,
+    )
 
-__all__ = [
-    "Archive",
-    "CatalogSettings",
-    "ColdSettings",
-    "OffloadError",
-    "OffloadResult",
-    "OffloadSettings",
-    "Removed",
-    "Restored",
-    "Settings",
-    "TopicStatus",
-    "attach",
-    "recover",
-]
-
-_HOME = {
-    "CatalogSettings": "offload.settings",
-    "ColdSettings": "offload.settings",
-    "OffloadError": "offload.errors",
-    "OffloadSettings": "offload.settings",
-    "Settings": "offload.settings",
-    "TopicStatus": "offload.reports",
-    "recover": "offload.recovery",
-}
+_NAMES = {
+    "offload.archive": ("Archive", "OffloadResult", "Removed", "Restored", "attach"),
+    "offload.errors": ("OffloadError",),
+    "offload.recovery": ("recover",),
+    "offload.reports": ("TopicStatus",),
+    "offload.settings": ("CatalogSettings", "ColdSettings", "OffloadSettings", "Settings"),
+}  # fmt: skip
+_HOMES = {name: module for module, names in _NAMES.items() for name in names}
+__all__ = sorted(_HOMES)
 
 if _foreign := shadowing_text("catalog"):
     raise ImportError(_foreign)
@@ -46,8 +42,8 @@ if _foreign := shadowing_text("catalog"):
 if not TYPE_CHECKING:
 
     def __getattr__(name):
-        if name not in __all__:
+        if name not in _HOMES:
             raise AttributeError(f"module 'offload' has no attribute {name!r}")
         from importlib import import_module
 
-        return getattr(import_module(_HOME.get(name, "offload.archive")), name)
+        return getattr(import_module(_HOMES[name]), name)

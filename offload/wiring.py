@@ -20,6 +20,16 @@ if TYPE_CHECKING:
     from catalog.objects.prefix import WholePrefix
     from catalog.objects.s3_credentials import CredentialSource, FoundCredentials
 
+__all__ = [
+    "check_remote_apart",
+    "credential_finder",
+    "environment_source",
+    "open_prefix",
+    "open_store",
+    "path_of",
+    "variables_without_credentials",
+]
+
 _UNSAFE = "the prefix has an empty or unsafe path segment"
 _LABEL = r"[A-Za-z0-9]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?"
 _HTTP = pattern(

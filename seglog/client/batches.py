@@ -21,7 +21,7 @@ from seglog.client.answers import error_of, receipt_of
 from seglog.client.connections import Answer, Outcome, Request
 from seglog.client.requests import AppendLabels, append_request
 from seglog.client.retries import Call, Retries, after, is_reached
-from seglog.errors import AppendUnknown, BatchReused, DaemonError, InvalidArgument, Misuse, ProducerGap, SeglogError
+from seglog.errors import AppendUnknown, BatchReused, DaemonError, InvalidArgument, ProducerGap, SeglogError
 from seglog.values.producer import ProducerBatch
 
 IN_FLIGHT: Final = 5
@@ -326,36 +326,3 @@ class Outbox:
     def _is_full(self) -> bool:
         batching = self._batching
         return self._size_bytes >= batching.batch_bytes or len(self._values) >= batching.batch_records
-
-
-class Producing:
-    """What the producers of both clients share: the outbox, and what came of its batches."""
-
-    def __init__(self, outbox: Outbox, durability: str | None) -> None:
-        self._outbox = outbox
-        self._durability = durability
-        self._is_closed = False
-
-    def __repr__(self) -> str:
-        return f"<{type(self).__name__} {self._outbox.window.producer} of {self._outbox.window.topic}>"
-
-    @property
-    def acked(self) -> int:
-        """Return the number of records that are in."""
-        return self._outbox.window.acked
-
-    @property
-    def last_seq(self) -> int | None:
-        """Return the highest seq of the records that are in, or None before there is one."""
-        return self._outbox.window.last_seq
-
-    @property
-    def early(self) -> int:
-        """Return how many times a batch came to the log before a lower one, and was sent again (CLIENT-7)."""
-        return self._outbox.window.early
-
-    def _check(self) -> None:
-        if self._is_closed:
-            raise Misuse("the producer is closed")
-        if self._outbox.error is not None:
-            raise self._outbox.error

@@ -9,22 +9,25 @@ import time
 from types import TracebackType
 
 from seglog.base.arguments import checked
-from seglog.client.batches import IN_FLIGHT, NumberedBatch, Outbox, Producing, answered, sent, written
+from seglog.client.batches import IN_FLIGHT, NumberedBatch, Outbox, answered, sent, written
 from seglog.client.driver import Driver
 from seglog.client.requests import AppendLabels
+from seglog.errors import Misuse
 
 
-class RemoteProducer(Producing):
+class RemoteProducer:
     """A producer of a topic, made by `RemoteTopic.producer`. Safe for many threads.
 
     As a context manager it flushes at the end. If the block raises, it leaves out the records that have no number yet.
     """
 
     def __init__(self, driver: Driver, outbox: Outbox, durability: str | None) -> None:
-        super().__init__(outbox, durability)
         self._driver = driver
+        self._outbox = outbox
+        self._durability = durability
         self._news = threading.Condition()
         self._senders: list[threading.Thread] = []
+        self._is_closed = False
 
     def __enter__(self) -> RemoteProducer:
         return self
@@ -34,6 +37,24 @@ class RemoteProducer(Producing):
             self.close()
         else:
             self._end()
+
+    def __repr__(self) -> str:
+        return f"<RemoteProducer {self._outbox.window.producer} of {self._outbox.window.topic}>"
+
+    @property
+    def acked(self) -> int:
+        """Return the number of records that are in."""
+        return self._outbox.window.acked
+
+    @property
+    def last_seq(self) -> int | None:
+        """Return the highest seq of the records that are in, or None before there is one."""
+        return self._outbox.window.last_seq
+
+    @property
+    def early(self) -> int:
+        """Return how many times a batch came to the log before a lower one, and was sent again (CLIENT-7)."""
+        return self._outbox.window.early
 
     @checked
     def send(
@@ -84,6 +105,12 @@ class RemoteProducer(Producing):
             self._news.notify_all()
         for sender in self._senders:
             sender.join()
+
+    def _check(self) -> None:
+        if self._is_closed:
+            raise Misuse("the producer is closed")
+        if self._outbox.error is not None:
+            raise self._outbox.error
 
     def _start_sender(self) -> None:
         """Start a thread if there are more batches than threads."""

@@ -11,21 +11,24 @@ from types import TracebackType
 
 from seglog.base.arguments import checked
 from seglog.client.aio.driver import AsyncDriver
-from seglog.client.batches import IN_FLIGHT, NumberedBatch, Outbox, Producing, answered, sent, written
+from seglog.client.batches import IN_FLIGHT, NumberedBatch, Outbox, answered, sent, written
 from seglog.client.requests import AppendLabels
+from seglog.errors import Misuse
 
 
-class AsyncRemoteProducer(Producing):
+class AsyncRemoteProducer:
     """A producer of a topic, made by `AsyncRemoteTopic.producer`, for one event loop.
 
     As a context manager it flushes at the end. If the block raises, it leaves out the records that have no number yet.
     """
 
     def __init__(self, driver: AsyncDriver, outbox: Outbox, durability: str | None) -> None:
-        super().__init__(outbox, durability)
         self._driver = driver
+        self._outbox = outbox
+        self._durability = durability
         self._news = asyncio.Condition()
         self._senders: list[asyncio.Task[None]] = []
+        self._is_closed = False
 
     async def __aenter__(self) -> AsyncRemoteProducer:
         return self
@@ -35,6 +38,24 @@ class AsyncRemoteProducer(Producing):
             await self.close()
         else:
             await self._end()
+
+    def __repr__(self) -> str:
+        return f"<AsyncRemoteProducer {self._outbox.window.producer} of {self._outbox.window.topic}>"
+
+    @property
+    def acked(self) -> int:
+        """Return the number of records that are in."""
+        return self._outbox.window.acked
+
+    @property
+    def last_seq(self) -> int | None:
+        """Return the highest seq of the records that are in, or None before there is one."""
+        return self._outbox.window.last_seq
+
+    @property
+    def early(self) -> int:
+        """Return how many times a batch came to the log before a lower one, and was sent again (CLIENT-7)."""
+        return self._outbox.window.early
 
     @checked
     async def send(
@@ -78,6 +99,12 @@ class AsyncRemoteProducer(Producing):
             self._is_closed = True
             self._news.notify_all()
         await asyncio.gather(*self._senders)
+
+    def _check(self) -> None:
+        if self._is_closed:
+            raise Misuse("the producer is closed")
+        if self._outbox.error is not None:
+            raise self._outbox.error
 
     def _start_sender(self) -> None:
         """Start a task if there are more batches than tasks."""
