@@ -112,7 +112,9 @@ def _exported(name: str) -> list[str]:
     source = path / "__init__.py" if path.is_dir() else path.with_suffix(".py")
     for node in ast.parse(source.read_text()).body:
         if isinstance(node, ast.Assign) and [ast.unparse(target) for target in node.targets] == ["__all__"]:
-            return list(ast.literal_eval(node.value))
+            if isinstance(node.value, ast.List):
+                return list(ast.literal_eval(node.value))
+            return sorted(importlib.import_module(name).__all__, key=_sort_key)  # it is made of another list
     return []
 
 
