@@ -13,7 +13,8 @@ Linux lists the kind of each mount in /proc/self/mountinfo. On other systems, no
 
 **The file seglog.toml** is read and checked here, and written with the defaults as comments.
 
-`read_sections` returns all sections and checks none. Each section belongs to the package that reads it.
+`read_sections` returns all sections and checks none. Each section belongs to the package that reads it. A key that an
+older release had in another section is returned in the section of today (`MOVED` of seglog.values.config).
 """
 
 from __future__ import annotations
@@ -31,8 +32,8 @@ from seglog.base.arguments import checked
 from seglog.base.lazy import pattern
 from seglog.base.ownership import Owned
 from seglog.errors import DirectoryInUse, DirectoryNotWritable, InvalidSetting
-from seglog.files.file_system import Files, OsFiles, replace_atomically
-from seglog.values.config import NO_VARIABLES, SETTINGS_FILE, LogSettings, from_section, toml_lines
+from seglog.files.port import Files, OsFiles, replace_atomically
+from seglog.values.config import NO_VARIABLES, SETTINGS_FILE, LogSettings, from_section, moved, toml_lines
 
 _TEXT_MAX_BYTES = 512
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY
@@ -169,7 +170,7 @@ def read_sections(path: Path) -> dict[str, Any]:
     Raise `InvalidSetting` if the file cannot be read or is not TOML.
     """
     try:
-        return tomllib.loads(path.read_bytes().decode())
+        return moved(tomllib.loads(path.read_bytes().decode()))
     except FileNotFoundError:
         return {}
     except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:

@@ -47,6 +47,9 @@ from seglog.base.dataclasses import dataclass
 from seglog.errors import InvalidSetting
 from seglog.values.canonical import record
 
+MOVED: Mapping[str, str] = {"serve.disk_reject_bytes": "log.disk_reject_bytes"}
+"""The names of settings that older releases had in another section, and their names of today. Both are read."""
+
 _PREFIX = "SEGLOG_"
 _FIELD = "setting"
 Value: TypeAlias = int | str
@@ -202,6 +205,7 @@ def variables_of(settings: Iterable[Setting], variables: Mapping[str, str]) -> d
     setting of it.
     """
     known = {setting.variable: setting for setting in settings}
+    variables = _moved_variables(variables)
     prefixes = tuple({f"{_PREFIX}{setting.section}_".upper() for setting in known.values()})
     found = {}
     for variable, text in sorted(variables.items()):
@@ -210,6 +214,25 @@ def variables_of(settings: Iterable[Setting], variables: Mapping[str, str]) -> d
                 raise InvalidSetting(variable, f"is unknown; there are {', '.join(sorted(known))}")
             found[known[variable].key] = known[variable].parse(text)
     return found
+
+
+def moved(sections: dict[str, Any]) -> dict[str, Any]:
+    """Return the sections of seglog.toml with each moved key in its section of today. A key that is there too wins."""
+    for before, now in MOVED.items():
+        (section, key), (new_section, new_key) = before.split("."), now.split(".")
+        old, new = sections.get(section), sections.get(new_section, {})
+        if isinstance(old, dict) and key in old and isinstance(new, dict):
+            left = {name: value for name, value in old.items() if name != key}
+            sections = {**sections, section: left, new_section: {new_key: old[key], **new}}
+    return sections
+
+
+def _moved_variables(variables: Mapping[str, str]) -> Mapping[str, str]:
+    for before, now in MOVED.items():
+        old, new = (f"{_PREFIX}{name.replace('.', '_')}".upper() for name in (before, now))
+        if variables.get(old):
+            variables = {new: variables[old], **{name: text for name, text in variables.items() if name != old}}
+    return variables
 
 
 def toml_lines(kind: type[Any], values: Any = None) -> str:

@@ -249,8 +249,7 @@ def test_below_the_bounds_of_the_disk_it_alarms_then_refuses_appends_and_takes_t
             await until(lambda: service.sync.topic("t").inner.hot_floor == 2, "the release, without a lag")
             assert service.disk is DiskState.ALARM
             assert service.is_ready
-            bounds = f"[serve]\ndisk_alarm_bytes = {huge}\n[log]\ndisk_reject_bytes = {huge}\n"
-            (path / "seglog.toml").write_text(bounds)
+            (path / "seglog.toml").write_text(f"[serve]\ndisk_alarm_bytes = {huge}\ndisk_reject_bytes = {huge}\n")
             service.reload({"SEGLOG_SERVE_CHECK_INTERVAL_MS": "10"})
             await until(lambda: service.disk is DiskState.FULL, "the second bound")
             assert not service.is_ready
