@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from catalog.format.ids import Sid as Sid, Vid as Vid
     from catalog.format.keys import Key as Key
     from catalog.history import History as History, PastCommit as PastCommit
-    from catalog.local import Attempt as Attempt, Handle as Handle, LocalCatalog as LocalCatalog
+    from catalog.local_catalog import Attempt as Attempt, Handle as Handle, LocalCatalog as LocalCatalog
     from catalog.objects import (
         LocalStore as LocalStore,
         MemoryStore as MemoryStore,

@@ -97,10 +97,10 @@ if TYPE_CHECKING:
         read_sections as read_sections,
         write_default as write_default,
     )
-    from seglog.files.port import Files as Files, OsFiles as OsFiles, replace_atomically as replace_atomically
+    from seglog.files.file_system import Files as Files, OsFiles as OsFiles, replace_atomically as replace_atomically
     from seglog.format.record_arrays import RecordArrays as RecordArrays
     from seglog.log import Log as Log, open as open
-    from seglog.maintenance.plan import Retention as Retention
+    from seglog.maintenance.checkpoint_plan import Retention as Retention
     from seglog.segments.segment import SegmentInfo as SegmentInfo
     from seglog.startup.verification import verify as verify
     from seglog.tiers.cold_tier import ColdTier as ColdTier
@@ -114,7 +114,7 @@ if TYPE_CHECKING:
         TopicConfig as TopicConfig,
     )
     from seglog.values.deletes import DeleteOp as DeleteOp, TruncateOp as TruncateOp
-    from seglog.values.elsewhere import Elsewhere as Elsewhere
+    from seglog.values.written_elsewhere import Elsewhere as Elsewhere
     from seglog.values.findings import Checked as Checked, Damage as Damage, Report as Report
     from seglog.values.last_deletes import Undeleted as Undeleted
     from seglog.values.producer import Appended as Appended, Producer as Producer, ProducerBatch as ProducerBatch

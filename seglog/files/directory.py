@@ -32,7 +32,7 @@ from seglog.base.arguments import checked
 from seglog.base.lazy import pattern
 from seglog.base.ownership import Owned
 from seglog.errors import DirectoryInUse, DirectoryNotWritable, InvalidSetting
-from seglog.files.port import Files, OsFiles, replace_atomically
+from seglog.files.file_system import Files, OsFiles, replace_atomically
 from seglog.values.config import NO_VARIABLES, SETTINGS_FILE, LogSettings, from_section, moved, toml_lines
 
 _TEXT_MAX_BYTES = 512
