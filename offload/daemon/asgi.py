@@ -46,6 +46,9 @@ STREAM_KEY = "seglog.stream"
 WITHIN = "seglog.within"
 """The key in the scope of a WebSocket: a function that admits a request that comes as one of its messages."""
 
+WRITABLE = "seglog.writable"
+"""The key in the state of a WebSocket's scope: a function that returns whether `send` returns at once."""
+
 _HEADERS = "seglog.headers"
 
 

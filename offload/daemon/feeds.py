@@ -55,7 +55,8 @@ _TURNS = 8
 class Page:
     """The records and gaps from `first_seq` up to `next_seq`, deleted ones left out, and the JSON line of each.
 
-    `epoch` is the one for the ids of the records. `is_collected` says that the feed collected news for it under
+    `epoch` is the one for the ids of the records. `cache` and `texts` have what is made of the page once, for all
+    followers that want the same. `is_collected` says that the feed collected news for it under
     pressure, so that one event should carry them.
     """
 
@@ -65,16 +66,14 @@ class Page:
     items: tuple[Record | Gap, ...]
     lines: tuple[bytes, ...]
     is_collected: bool = False
+    has_gaps: bool = False
     cache: dict[object, bytes] = field(default_factory=dict["object", "bytes"], compare=False)
+    texts: dict[object, str] = field(default_factory=dict["object", "str"], compare=False)
 
     @property
     def is_empty(self) -> bool:
         """Return whether the reader was at the head."""
         return self.next_seq == self.first_seq
-
-    @property
-    def has_gaps(self) -> bool:
-        return any(isinstance(item, Gap) for item in self.items)
 
     def count_records(self, indexes: Iterable[int]) -> int:
         return sum(isinstance(self.items[index], Record) for index in indexes)
@@ -105,7 +104,8 @@ def read_page(
         return None
     lines = tuple(f"{to_json(item)}\n".encode() for item in items)
     epoch = follower.read_epoch if isinstance(follower, ReplicaFollower) else follower.epoch
-    return Page(epoch, first, follower.seq, tuple(items), lines, is_collected)
+    has_gaps = any(isinstance(item, Gap) for item in items)  # each follower asks
+    return Page(epoch, first, follower.seq, tuple(items), lines, is_collected, has_gaps)
 
 
 _News: TypeAlias = "asyncio.Future[Page | None]"

@@ -52,6 +52,8 @@ class Position:
 
     def around(self, topic: str) -> tuple[bytes, bytes]:
         """Return what stands before and behind the place of a topic, which events of this topic change alone."""
+        if len(self.places) == 1:
+            return f"{topic}:".encode(), b""
         names = list(self.places)
         at = names.index(topic)
         before = [f"{name}:{self.places[name]}," for name in names[:at] if self.places[name] is not None]

@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from typing import Any, TypeVar
 
-from offload.daemon.asgi import BROKEN, EXCHANGE, Message, Receive, Scope, Send
+from offload.daemon.asgi import BROKEN, EXCHANGE, WRITABLE, Message, Receive, Scope, Send
 from offload.daemon.request_places import Place
 from offload.daemon.revocation import check_again
 from offload.errors import BodyBroken, Busy, Refused
@@ -32,6 +32,7 @@ class PacedRequest:
         "_exchange",
         "_has_body",
         "_is_whole",
+        "_is_writable",
         "_place",
         "_receive",
         "_scope",
@@ -61,6 +62,7 @@ class PacedRequest:
         self._count_rejected = count_rejected
         self._has_body = has_body
         self._exchange: Any = scope.get(EXCHANGE)
+        self._is_writable: Callable[[], bool] | None = scope.get("state", {}).get(WRITABLE)
         self._taken_bytes = 0
         self._is_whole = False
 
@@ -100,7 +102,11 @@ class PacedRequest:
         if message["type"] in ("http.response.start", "websocket.accept"):
             self.status = message.get("status", 101)
         if self._scope["type"] == "websocket":  # its connection takes a message when the client has room for it
-            await self._in_time(lambda: self._send(message))
+            is_writable = self._is_writable
+            if is_writable is not None and is_writable():  # no time limit is needed, which costs more than to send
+                await self._send(message)
+            else:
+                await self._in_time(lambda: self._send(message))
             return
         if self._exchange is not None and not self._exchange.is_writable:
             await self._in_time(self._exchange.drain)

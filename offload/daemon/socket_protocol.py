@@ -23,7 +23,7 @@ from typing import Any
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 from websockets.frames import CloseCode
 
-from offload.daemon.asgi import HOLD
+from offload.daemon.asgi import HOLD, WRITABLE
 from offload.daemon.exchange import status_line
 from offload.daemon.problems import error_answer
 from offload.errors import Refused
@@ -34,6 +34,7 @@ class SocketProtocol(WebSocketsSansIOProtocol):
 
     def __init__(self, *given: Any, **named: Any) -> None:
         super().__init__(*given, **named)
+        self.app_state = {**self.app_state, WRITABLE: self.writable.is_set}
         self._whole_bytes = deque[int]()  # of each message that the application has not taken
 
     def connection_made(self, transport: Any) -> None:

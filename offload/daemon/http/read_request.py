@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import importlib.util
 from enum import Enum
-from typing import Any
+from typing import Any, NamedTuple
 
 from starlette.requests import Request
 
@@ -51,8 +51,7 @@ READ_QUERY = api.names_of(READ_PARAMETERS)
 """The names of the query."""
 
 
-@dataclass(frozen=True, slots=True)
-class Choice:
+class Choice(NamedTuple):
     """The records that a reader wants. A `tag` with a trailing `*` is a prefix."""
 
     tag: str | None = None

@@ -263,9 +263,14 @@ def _encoded(arrival: Arrival, choice: Choice, position: Position) -> bytes:
         return events_of(page, places, around)
 
     key = choice, around
-    if hidden is None and first <= page.first_seq and (key in page.cache or len(page.cache) < _ENCODINGS):
-        return page.cached(key, encode)
-    return encode()
+    if hidden is not None or first > page.first_seq:
+        return encode()
+    body = page.cache.get(key)
+    if body is None:
+        body = encode()
+        if len(page.cache) < _ENCODINGS:
+            page.cache[key] = body
+    return body
 
 
 def _check_strong(topics: Mapping[str, Topic | ReplicaTopic]) -> None:

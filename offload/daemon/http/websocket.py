@@ -60,6 +60,7 @@ MOST_SUBSCRIPTIONS: Final = 32
 MOST_WAITING: Final = 4
 """The messages that wait for a client at most. A page is encoded once it has a place among them."""
 
+_TEXTS = 16  # of one page, for subscriptions with other numbers
 _QUERY = frozenset({"ticket"})  # whoever checks the client has read it
 _STOPPED = {"type": "websocket.close", "code": 1012, "reason": "stopping"}
 _log = logging.getLogger("seglog.daemon")
@@ -352,8 +353,12 @@ class _Session:
     async def _send_page(self, subscription: _Subscription, news: News) -> None:
         """Send the records of a page, as the credit allows: all in one message, or a part of it in each."""
         page = news.page
-        rest = subscription.places(page, news.first_seq)
         is_shared = news.first_seq <= page.first_seq and subscription.acked is None
+        key = subscription.choice, subscription.id
+        if is_shared and subscription.credit is None and (text := page.texts.get(key)) is not None:
+            await self._tell(text)  # the message that another client got
+            return
+        rest = subscription.places(page, news.first_seq)
         while rest:
             places = _within_credit(page, rest, await subscription.room())
             rest = rest[len(places) :]
@@ -412,7 +417,10 @@ def _within_credit(page: Page, places: list[int], most: int | None) -> list[int]
 def _records(page: Page, places: list[int], subscription: _Subscription, last: EventId, *, is_shared: bool) -> str:
     key = "socket", subscription.choice
     lines = page.cached(key, lambda: _joined(page, places)) if is_shared else _joined(page, places)
-    return messages.records(subscription.id, last, lines)
+    text = messages.records(subscription.id, last, lines)
+    if is_shared and len(page.texts) < _TEXTS:
+        page.texts[subscription.choice, subscription.id] = text
+    return text
 
 
 def _joined(page: Page, places: list[int]) -> bytes:

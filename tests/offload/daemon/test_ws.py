@@ -7,7 +7,7 @@ import base64
 import json
 import threading
 from collections.abc import Sequence
-from contextlib import suppress
+from contextlib import AsyncExitStack, suppress
 from importlib import util
 from pathlib import Path
 from typing import Any
@@ -300,6 +300,38 @@ def test_a_cursor_hides_no_new_record_from_a_client_that_was_not_yet_at_the_cut(
             await talk.say("credit", 2, records=1000)
             found = await talk.until(2, 599)
             assert [seq for seq, value in found if value == "new"] == [*range(580, 600)]
+
+    in_the_loop(run())
+
+
+def test_a_message_is_encoded_once_for_all_clients_that_want_the_same(
+    world: SocketWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    encoded: list[int] = []
+    encode = messages.records
+
+    def counted(number: int, last: object, lines: bytes) -> str:
+        encoded.append(number)
+        return encode(number, last, lines)
+
+    async def run() -> None:
+        async with world.served() as served, AsyncExitStack() as stack:
+            await append(served.service, "t", "before")
+            talks = [await stack.enter_async_context(served.talking()) for _ in range(6)]
+            for number, talk in enumerate(talks):
+                await talk.ask("subscribe", 1 + number // 5, topic="t", tag="eu")
+            await asyncio.sleep(0.1)  # all wait
+            monkeypatch.setattr(messages, "records", counted)
+            for count in range(1, 4):
+                await append(served.service, "t", "no")
+                await append(served.service, "t", "yes", tag="eu")
+                for number, talk in enumerate(talks):
+                    found = await talk.until(1 + number // 5, count)
+                    assert found == [(1 + 2 * each, "yes") for each in range(1, count + 1)]
+                    assert talk.last[1 + number // 5].endswith(f"-{1 + 2 * count}")
+                await asyncio.sleep(0.02)  # and wait again
+                assert sorted(encoded) == [1, 2], "one for each number of a subscription"
+                encoded.clear()
 
     in_the_loop(run())
 
