@@ -7,6 +7,10 @@
     takes no byte after the close                  aborts the connection after `body_timeout_s`
     sends a message in part, as many others do     closes it with 1013, once all bodies have `max_bodies_bytes`
 
+uvicorn takes a class of protocols (`ws=`), and the calls of asyncio's transport are a public interface. The frames of a
+message, the buffer of the parser, the end of a head and the close have none, so this reaches into both packages.
+`pyproject.toml` names the versions of uvicorn that are known, and a test has a digest of the code that this uses.
+
 FRAMES-1  What waits for a client has a bound, also what no application sent.
 FRAMES-2  A close waits until the client takes the buffered bytes, so an abort follows each close.
 FRAMES-3  A head gets an answer. Nothing else would end the connection: no request is under way, and no time limit runs.

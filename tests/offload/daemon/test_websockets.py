@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import hashlib
+import inspect
 import json
 import os
 from collections.abc import AsyncIterator
@@ -15,6 +17,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
+from websockets.frames import CloseCode
+from websockets.protocol import State
+from websockets.server import ServerProtocol
 
 from offload.daemon.asgi import Receive, Scope, Send
 from offload.daemon.problems import refuse
@@ -376,6 +382,35 @@ def test_a_close_ends_although_the_client_takes_nothing(tmp_path: Path) -> None:
 )
 def test_the_daemon_takes_a_websocket_at_one_path(path: bytes, is_socket: bool) -> None:
     assert bool(WEBSOCKET_PATH.fullmatch(path)) is is_socket
+
+
+#: What SocketProtocol overrides, calls, or relies on.
+_OF_UVICORN = (
+    "__init__", "connection_made", "connection_lost", "pause_writing", "resume_writing", "data_received",
+    "handle_events", "handle_connect", "handle_cont", "handle_text", "handle_bytes", "send_receive_event_to_app",
+    "handle_close", "handle_parser_exception", "keepalive_timeout", "shutdown", "run_asgi", "send", "receive",
+)  # fmt: skip
+
+
+def test_the_code_of_uvicorn_that_the_protocol_uses_is_known() -> None:
+    """If this fails, read what changed, mend `SocketProtocol` and the bound in pyproject.toml, and note the digest."""
+    sources = [inspect.getsource(getattr(WebSocketsSansIOProtocol, name)) for name in _OF_UVICORN]
+    digest = hashlib.sha256("".join(sources).encode()).hexdigest()
+    assert digest == "f566a13616a86e05d48b1b09312434922422be9496cf742ea9eb6475039aaa82"
+
+
+def test_the_parser_of_websockets_keeps_the_bytes_of_a_frame_that_is_not_whole() -> None:
+    conn = ServerProtocol(state=State.OPEN)
+    conn.receive_data(b"\x81\x85\0\0\0\0one")
+    assert (len(conn.reader.buffer), conn.events_received()) == (3, [])
+    conn.receive_data(b"ly")
+    assert (len(conn.reader.buffer), len(conn.events_received())) == (0, 1)
+    conn.fail(CloseCode.TRY_AGAIN_LATER, "no room")
+    assert conn.close_sent is not None
+    assert conn.close_sent.code == 1013
+    assert conn.data_to_send()[0] == b"\x88\x09\x03\xf5no room"
+    conn.receive_data(b"\x81\x85\0\0\0\0" * 1000)
+    assert (len(conn.reader.buffer), conn.parser_exc) == (0, None)
 
 
 def test_elsewhere_an_upgrade_is_ignored(tmp_path: Path) -> None:
