@@ -206,8 +206,8 @@ def test_a_topic_without_commits_is_empty(spark: SparkSession, url: str):
 @pytest.mark.long
 def test_sql_over_a_view_works(spark: SparkSession, url: str):
     TopicArchive(url).add(numbered(20))
-    load(spark, url).createOrReplaceTempView("orders")
-    [row] = spark.sql("SELECT count(*) AS n, max(seq) AS last FROM orders WHERE tag = 'even'").collect()
+    load(spark, url).createOrReplaceTempView("orders_of_a_source")  # other tests of the session have tables `orders`
+    [row] = spark.sql("SELECT count(*) AS n, max(seq) AS last FROM orders_of_a_source WHERE tag = 'even'").collect()
     assert (row.n, row.last) == (10, 20)
 
 
