@@ -59,7 +59,7 @@ _PATIENCE_S = 1
 
 
 class NameVersions:
-    """A number for each name, another one after each change of the name, and who waits for the next one.
+    """The version of each name, a number that each change of the name replaces, and who waits for the next one.
 
     Safe for many threads. No thread waits for the file of the catalog while it has the lock of the versions. So the
     event loop of a daemon may ask for a version, and register or forget a waiter, while a transaction runs.

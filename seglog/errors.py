@@ -273,15 +273,18 @@ class KeyReused(Conflict):
 class WrittenElsewhere(Conflict):
     """Another directory writes the topic. An append here would begin or continue a second history of it."""
 
-    def __init__(self, topic: str, *, is_fenced: bool) -> None:
+    def __init__(self, topic: str, *, is_fenced: bool, is_append: bool = True) -> None:
         if is_fenced:
             fact = f"another directory has taken {topic} over; nothing was appended"
             hint = (
                 f"`seglog reset {topic} --as NAME` keeps what is only here as a branch, and follows the topic again. "
                 "With append_when_fenced = true in section [log], appends go on, and stay in this directory"
             )
-        else:
+        elif not is_append:
             fact = f"this directory follows {topic}, and does not write it; nothing was changed"
+            hint = "change it where it is written. If a promotion moves its name just now, try again"
+        else:
+            fact = f"this directory follows {topic}, and does not write it; nothing was appended"
             hint = (
                 f"archive.open_for_append({topic!r}) takes the topic over, as the next `seglog append {topic}` does. "
                 "It stops another writer"

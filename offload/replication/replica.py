@@ -73,7 +73,7 @@ class Replicas(OfContext):
     def __init__(self, context: ArchiveContext) -> None:
         super().__init__(context)
         self._making = TopicLocks()
-        self._wholes: dict[str, tuple[str, bytes]] = {}
+        self._wholes: dict[str, tuple[str, bytes]] = {}  # the newest commit that went to followers, with its key
 
     def pull(self, handle: Handle, forward: Forward | None = None) -> Updates:
         """Fetch the volume's new commits, and return them. `forward` is the answer of a proxy in their place.

@@ -18,6 +18,7 @@ from offload.settings import OffloadSettings
 from seglog import Record, Topic
 
 if TYPE_CHECKING:
+    from catalog import Snapshot
     from offload.replication.replica_follower import Epochs
     from offload.replication.reset import Reset
     from offload.replication.sync import Sync
@@ -27,6 +28,9 @@ if TYPE_CHECKING:
     from offload.write.offloader import Offloader
     from offload.write.publisher import Publisher
     from offload.write.uploader import Uploader
+    from seglog import RecordArrays
+
+_Item = TypeVar("_Item")
 
 
 class ArchiveParts:
@@ -109,13 +113,6 @@ class OfArchive(OfContext):
     @part
     def _states(self) -> TopicStates:
         return self._parts.states
-
-
-if TYPE_CHECKING:
-    from catalog import Snapshot
-    from seglog import RecordArrays
-
-_Item = TypeVar("_Item")
 
 
 class ColdTier:

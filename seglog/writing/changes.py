@@ -132,8 +132,9 @@ def configure(engine: Engine, name: str, change_config: Callable[[TopicConfig], 
     committer = engine.committer
     entry: ConfigEntry | None = None
     while entry is None:
-        if name in engine.elsewhere and engine.find(name) is None:
-            raise WrittenElsewhere(name, is_fenced=False)  # a promotion makes the topic one for a moment
+        state = engine.find(name)
+        if state is None and name in engine.elsewhere:  # so, too, while a promotion moves the name
+            raise WrittenElsewhere(name, is_fenced=False, is_append=False)
         state = engine.state(name)
         former = state.config
         config = change_config(former)

@@ -17,7 +17,7 @@ Without a remote, only the first two and the last one run.
 DAEMON-1  No task waits for another. Each kind of work has its own threads. Slow work on one topic delays neither other
     topics nor appends. But beside other tenants, the uploads of one tenant take turns in its only upload process.
 DAEMON-2  The daemon logs and counts a failure, and tries again. A topic's offload waits longer after each failure in a
-    row (offload.settings). No failure of one topic ends a task.
+    row (`Backoff`). No failure of one topic ends a task.
 DAEMON-3  Once the daemon stops, no task looks again, and no work that waits for a thread begins. Running work stops at
     its next step. `close` waits for offloads, but no longer than its caller says: a store may never answer. Attempts
     stay on record, and the next start continues them.

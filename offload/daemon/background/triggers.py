@@ -8,7 +8,7 @@
     unfinished           A commit, an attempt, a truncation or a delete waits that needs no new records.
 
 TRIGGER-1  The oldest segments go first: an offload of a due segment takes every segment below it.
-TRIGGER-2  A topic that is paused or has diverged is never due. After a failure a topic waits (offload.settings).
+TRIGGER-2  A topic that is paused or has diverged is never due. After a failure a topic waits (`Backoff`).
 TRIGGER-3  `never` is a word, not a number. No number of a bound has a special meaning.
 TRIGGER-4  If the clock goes back, no task stalls: a task whose last run lies in the future is due again (`is_over`).
     Only the trigger `age` relies on the times of records.
