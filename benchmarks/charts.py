@@ -155,6 +155,9 @@ CHARTS = (
         (heading, _beside(f"{heading}, p50", "jetstream"))
         for heading in ("1 follower", "100 followers", "1,000 followers")
     )),
+    Chart("delivery", "Durable acks of a cursor", "acks/s", "delivery", tuple(
+        (heading, _beside(f"acks, {heading}", "jetstream")) for heading in ("one at a time", "100 at a time")
+    )),
     Chart("proxy", "What the bucket gets from 100 replicas of one topic in an hour", "requests", "proxy", tuple(
         (heading, _beside(f"{row}, 100 replicas", "no proxy", label="behind a proxy")) for heading, row in (
             ("without news", "an idle hour"), ("while each takes in 1,000 commits", "an hour of 1,000 commits"),
