@@ -14,8 +14,9 @@ message, the buffer of the parser, the end of a head and the close have none, so
 FRAMES-1  What waits for a client has a bound, also what no application sent.
 FRAMES-2  A close waits until the client takes the buffered bytes, so an abort follows each close.
 FRAMES-3  A head gets an answer. Nothing else would end the connection: no request is under way, and no time limit runs.
-FRAMES-4  What came of a message counts as a body does (ROOM-2), until the application takes it and counts for itself.
-    Without room for more, this connection ends: a message cannot be refused before its end, and others keep theirs.
+FRAMES-4  What came of a message counts as a body does (ROOM-2), until the application takes it. Then an append counts
+    for itself. Without room for more, this connection ends: a message cannot be refused before its end, and others keep
+    theirs.
 """
 
 from __future__ import annotations
@@ -100,7 +101,7 @@ class SocketProtocol(WebSocketsSansIOProtocol):
     def _count_held(self) -> None:
         """Count what came of messages, and end the connection if there is no room for it (FRAMES-4)."""
         held_bytes = len(self.conn.reader.buffer) + sum(map(len, self.frames)) + sum(self._whole_bytes)
-        if held_bytes == self.held_bytes or not self.handshake_initiated or self.close_sent:
+        if held_bytes == self.held_bytes or not self.handshake_initiated or self.close_sent or self.conn.close_rcvd:
             return
         hold = self.scope["state"].get(HOLD)  # none before the guard has seen the head
         if hold is None:

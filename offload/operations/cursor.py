@@ -192,7 +192,7 @@ def _lowest_truncation(archive: Archive, topic: str, since_ms: int) -> int | Non
     with suppress(Missing):
         history = archive.history.commits(topic)
         commits = [past.commit for past in history]
-        if history.is_cut and commits[-1].at_ts_ms > since_ms:
+        if history.is_cut and ((mark := history.first_mark) is None or mark.max_ts_ms >= since_ms):
             return 1
         taken = [each.truncate_from for each in commits if each.truncate_from is not None and each.at_ts_ms >= since_ms]
         return min(taken, default=None)

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 import seglog
+from catalog.format.control import Mark
 from offload.operations.cursor import loaded_states
 from seglog.delivery.cursor import TOPIC, Cursor, encode_cursor
 from seglog.delivery.cursor_states import CursorStates
@@ -171,10 +172,14 @@ def test_after_a_recovery_what_was_acked_behind_a_truncation_counts(started: Run
 
 
 class Commits(list[SimpleNamespace]):
-    """A history, newest first: (the first seq of a truncation, or None, and the time) of each commit."""
+    """A history, newest first: (the first seq of a truncation, or None, and the time) of each commit.
 
-    def __init__(self, *commits: tuple[int | None, int], is_cut: bool) -> None:
+    `cut_ms` is the latest time of what GC collected, and None if nobody knows it.
+    """
+
+    def __init__(self, *commits: tuple[int | None, int], is_cut: bool, cut_ms: int | None = None) -> None:
         self.is_cut = is_cut
+        self.first_mark = None if cut_ms is None else Mark(1, cut_ms, 9)
         shown = (SimpleNamespace(truncate_from=cut, at_ts_ms=at_ms) for cut, at_ms in commits)
         super().__init__(SimpleNamespace(commit=commit) for commit in shown)
 
@@ -185,8 +190,9 @@ class Commits(list[SimpleNamespace]):
         (Commits((None, 120), (4, 110), (6, 101), (None, 90), is_cut=False), 3),
         (Commits((None, 120), (4, 100), (None, 90), is_cut=False), 3),  # at the same time: it may be later
         (Commits((None, 120), (4, 99), (None, 90), is_cut=False), 9),
-        (Commits((6, 120), (None, 100), is_cut=True), 5),
-        (Commits((6, 120), (None, 101), is_cut=True), 0),  # GC may have collected a deeper truncation
+        (Commits((6, 120), (None, 90), is_cut=True, cut_ms=99), 5),
+        (Commits((6, 120), (None, 90), is_cut=True, cut_ms=100), 0),  # GC may have collected a deeper truncation
+        (Commits((6, 120), (None, 90), is_cut=True), 0),
         (Commits(is_cut=False), 9),
     ],
 )

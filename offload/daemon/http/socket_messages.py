@@ -10,7 +10,7 @@
     ack          id, topic, cursor, seqs, epoch                       acked
 
     is           members                                              when
-    subscribed   id, topic                                            before the first records
+    subscribed   id, topic, last unless `truncated` comes first       before the first records
     records      id, last, records: the JSON line of each, also of    news
                  gaps
     truncated    id, last, from: all records from there on are void   a truncation

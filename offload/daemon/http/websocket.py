@@ -11,7 +11,8 @@ A client C subscribes to a topic and appends to another one; the session S is th
     5  The daemon stops, or the token of C lost a right: the tasks end between two messages, and C gets 1012 or 1008.
 
 SOCKET-1  A client that takes nothing holds one page for each of its subscriptions, and four encoded ones at most. It
-    delays its own messages and no other client. After `body_timeout_s` the guard cuts it off.
+    delays its own messages and no other client. After `body_timeout_s` the guard cuts it off. A `subscribe` to a topic
+    of the remote waits for the store, and so do the messages of its client behind it.
 SOCKET-2  A message that is bad, or whose work fails, gets an `error`, and the connection stays. One of more than
     `max_body_bytes` closes it with 1009, before it is whole in memory. What came of one counts as a body (FRAMES-4).
 SOCKET-3  S takes the messages of a client one after the other, so appends keep their order. Each append, ack and
@@ -269,7 +270,9 @@ class _Session:
         subscription = _Subscription(wanted.id, wanted.topic, choice, wanted.credit, acked)
         self._subscriptions[wanted.id] = subscription
         subscription.task = asyncio.create_task(self._follow(subscription, topic, begin, start))
-        return messages.said("subscribed", wanted.id, topic=wanted.topic)
+        follower, cut = start
+        begun = None if cut is not None else EventId(follower.epoch, follower.seq - 1)  # a cut tells its own `last`
+        return messages.said("subscribed", wanted.id, topic=wanted.topic, last=None if begun is None else str(begun))
 
     async def _position(
         self, topic: Topic | ReplicaTopic, wanted: messages.Subscribe
@@ -416,7 +419,8 @@ def _within_credit(page: Page, places: list[int], most: int | None) -> list[int]
 
 def _records(page: Page, places: list[int], subscription: _Subscription, last: EventId, *, is_shared: bool) -> str:
     key = "socket", subscription.choice
-    lines = page.cached(key, lambda: _joined(page, places)) if is_shared else _joined(page, places)
+    is_kept = is_shared and (key in page.cache or len(page.cache) < _TEXTS)
+    lines = page.cached(key, lambda: _joined(page, places)) if is_kept else _joined(page, places)
     text = messages.records(subscription.id, last, lines)
     if is_shared and len(page.texts) < _TEXTS:
         page.texts[subscription.choice, subscription.id] = text

@@ -350,6 +350,38 @@ def test_messages_that_came_in_part_count_as_bodies(tmp_path: Path, frame_bytes:
     in_the_loop(run())
 
 
+def test_a_close_that_comes_with_the_end_of_a_message_ends_it_without_room(tmp_path: Path) -> None:
+    faults: list[object] = []
+
+    async def opened(port: int) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(PLAIN + UPGRADE + b"\r\n")
+        assert (await reader.readuntil(b"\r\n\r\n")).startswith(b"HTTP/1.1 101 ")
+        return reader, writer
+
+    async def run() -> None:
+        asyncio.get_running_loop().set_exception_handler(lambda _, context: faults.append(context))
+        async with echoing(tmp_path, asks_for_tokens=False, SERVE_MAX_BODIES_BYTES=str(MIB)) as toy:
+
+            def held() -> int:
+                return sum(protocol.held_bytes for protocol in toy.server.server_state.connections)
+
+            _, other = await opened(toy.port)
+            other.write(b"\x81\xff" + (2 * MIB).to_bytes(8, "big") + bytes(4) + b"x" * (5 * MIB // 4))
+            await until(lambda: held() > MIB, "no room is left")  # but for short messages
+            before, (reader, writer) = held(), await opened(toy.port)
+            writer.write(b"\x81\xff" + (270 * 1024).to_bytes(8, "big") + bytes(4) + b"x" * (250 * 1024))
+            await until(lambda: held() > before + 249 * 1024, "a part came")
+            writer.write(b"x" * (20 * 1024) + b"\x88\x82" + bytes(4) + (1000).to_bytes(2, "big"))
+            async with asyncio.timeout(10):
+                assert (await reader.read())[-4:] == b"\x88\x02" + (1000).to_bytes(2, "big")
+            for each in (writer, other):
+                each.transport.abort()
+        assert faults == []
+
+    in_the_loop(run())
+
+
 def test_a_close_ends_although_the_client_takes_nothing(tmp_path: Path) -> None:
     async def run() -> None:
         async with echoing(tmp_path, asks_for_tokens=False, SERVE_BODY_TIMEOUT_S="1", SERVE_STOP_TIMEOUT_S="1") as toy:

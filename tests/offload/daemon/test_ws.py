@@ -56,7 +56,7 @@ def test_two_topics_and_an_append_share_a_connection(world: SocketWorld) -> None
             await append(served.service, "orders", "one", "two")
             await append(served.service, "web", "before")
             told = await talk.ask("subscribe", 1, topic="orders", **{"from": 1})
-            assert told == {"is": "subscribed", "id": 1, "topic": "orders"}
+            assert told == {"is": "subscribed", "id": 1, "topic": "orders", "last": talk.last[1]}
             assert await talk.until(1, 2) == [(1, "one"), (2, "two")]
             assert talk.last[1].endswith("-2")
             assert (await talk.ask("subscribe", 2, topic="web"))["is"] == "subscribed"
@@ -155,6 +155,21 @@ def test_a_subscription_that_fails_ends_with_the_problem_and_the_connection_stay
             assert told["error"]["title"] == "NoSuchTopic"
             await append(served.service, "t", "two")
             assert (await talk.ask("subscribe", 1, topic="t"))["is"] == "subscribed"  # both are free again
+
+    in_the_loop(run())
+
+
+def test_a_client_that_was_cut_off_before_its_first_record_misses_none(world: SocketWorld) -> None:
+    async def run() -> None:
+        async with world.served() as served:
+            await append(served.service, "t", "x")
+            async with served.talking() as first:
+                await first.ask("subscribe", 1, topic="t")
+            await append(served.service, "t", "meanwhile")
+            async with served.talking() as second:
+                await second.ask("subscribe", 1, topic="t", last=first.last[1])
+                await append(served.service, "t", "afterwards")
+                assert await second.until(1, 2) == [(2, "meanwhile"), (3, "afterwards")]
 
     in_the_loop(run())
 
