@@ -37,6 +37,7 @@ from offload.services.direct_commits import DirectCommits
 from offload.services.promotion import Promotion
 from offload.services.undoing import Undoing
 from offload.write import segment_upload as sending
+from offload.write.attempt import AttemptState
 from offload.write.offloader import Offloader
 from offload.write.publisher import Published, Publisher
 from seglog import Log
@@ -93,8 +94,13 @@ def _shuts_nobody_out(self: Execution, kept: Kept, newest_ms: int) -> None:
     kept.tip = replace(kept.tip, collected_before_ms=newest_ms + 1)
 
 
-def _by_the_clock_alone(self: Offloader, handle: Handle, now_ms: int) -> Sid:
-    return Sid.new(now_ms)
+def _planned_by_the_clock_alone(self: Offloader, handle: Handle, first_seq: int, last_seq: int) -> Attempt:
+    now_ms = self._clock.now_ms()
+    attempt = Attempt(
+        Sid.new(now_ms), handle.name, handle.vid, first_seq, last_seq, state=AttemptState.PLANNED, created_at_ms=now_ms
+    )
+    self._local.save(attempt=attempt)
+    return attempt
 
 
 def _keeps_too_little(commits: Any, since_ms: int) -> int | None:
@@ -229,7 +235,7 @@ MUTANTS: dict[str, Callable[[], contextlib.AbstractContextManager[object]]] = {
     "gc looks once": lambda: mock.patch.object(Marker, "refresh", _nothing),
     "gc raises no boundary": lambda: mock.patch.object(Execution, "_raise_boundary", _raises_no_boundary),
     "gc shuts nobody out": lambda: mock.patch.object(Execution, "_shut_out", _shuts_nobody_out),
-    "a clock that is behind is believed": lambda: mock.patch.object(Offloader, "_new_sid", _by_the_clock_alone),
+    "a clock that is behind is believed": lambda: mock.patch.object(Offloader, "_planned", _planned_by_the_clock_alone),
     "gc keeps too little": lambda: mock.patch("catalog.gc.mark.first_kept", _keeps_too_little),
     "a fenced writer goes on": lambda: mock.patch.multiple(
         Updates, fenced_by=_nothing, is_maintenance=_moves_no_bounds
