@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
 from typing import Protocol, TypeAlias
 
@@ -129,11 +129,16 @@ async def begin_news(service: Service, topic: Topic | ReplicaTopic, begin: Begin
 
 
 async def topic_news(
-    service: Service, topic: Topic | ReplicaTopic, begin: Begin, start: Start, alive_s: float | None = None
+    service: Service,
+    topic: Topic | ReplicaTopic,
+    begin: Begin,
+    start: Start,
+    alive_s: Callable[[], float | None] = lambda: None,
 ) -> AsyncGenerator[News | Truncation | None]:
-    """Yield news and truncations without end, and None after each `alive_s` without any. Raises `Stopping`.
+    """Yield news and truncations without end, and None after a silence. Raises `Stopping`.
 
-    The first page comes without records, too.
+    `alive_s` is asked before each wait: how long a silence may be, or None without a bound. The first page comes
+    without records, too.
     """
     looks = service.read_threads(topic, WHOLE_MAX)
     follower, cut = start
@@ -160,16 +165,16 @@ async def _fed(
     service: Service,
     topic: Topic | ReplicaTopic,
     follower: Follower | ReplicaFollower,
-    alive_s: float | None,
+    alive_s: Callable[[], float | None],
     *,
     gaps: bool,
 ) -> AsyncGenerator[News | None]:
     """Yield the news that the feed of the topic brings, until the follower has to look for itself."""
     while True:
-        if alive_s is not None:
+        if alive_s() is not None:
             waiting = asyncio.ensure_future(service.feeds.wait(topic, follower.epoch, follower.seq))
             try:
-                while not (await asyncio.wait({waiting}, timeout=alive_s))[0]:
+                while not (await asyncio.wait({waiting}, timeout=alive_s()))[0]:
                     yield None
                 page = waiting.result()
             finally:

@@ -51,7 +51,7 @@ async def follow(
     has_begun, count_left = False, query.limit
     try:
         start = await begin_news(service, topic, begin, last)
-        async with aclosing(topic_news(service, topic, begin, start, alive_s)) as news:
+        async with aclosing(topic_news(service, topic, begin, start, lambda: alive_s)) as news:
             async for found in news:
                 if isinstance(found, News):
                     body, count = _body(found, query, form, count_left)

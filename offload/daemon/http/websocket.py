@@ -19,6 +19,8 @@ SOCKET-3  S takes the messages of a client one after the other, so appends keep 
     subscribe counts as a request, with a place and a rate of its own (`Guard`).
 SOCKET-4  After `unsubscribed` or `end`, no record of that subscription comes.
 SOCKET-5  What a client has not got when its connection ends it gets by `last`: no record twice, and none left out.
+SOCKET-6  `last` moves also over records that the client does not see. If it has moved for 15 s without a message, the
+    client gets `records` without any. So retention may take what was hidden, and the client still resumes.
 """
 
 from __future__ import annotations
@@ -26,6 +28,7 @@ from __future__ import annotations
 import asyncio
 import functools
 import logging
+import time
 from collections.abc import Awaitable, Callable
 from contextlib import AbstractContextManager, aclosing, suppress
 from dataclasses import field
@@ -42,7 +45,7 @@ from offload.daemon.feeds import Page
 from offload.daemon.http import operations as api
 from offload.daemon.http import socket_messages as messages
 from offload.daemon.http.appends import APPEND, append_endpoint
-from offload.daemon.http.followers import chosen, unhidden
+from offload.daemon.http.followers import KEEP_ALIVE_S, chosen, unhidden
 from offload.daemon.http.parameters import query_of
 from offload.daemon.http.read_request import Choice
 from offload.daemon.http.topics import readable
@@ -129,7 +132,11 @@ class _Gone(Exception):
 
 @dataclass(slots=True)
 class _Subscription:
-    """One topic of a session. `credit` is the number of records that may be sent; None without a bound."""
+    """One topic of a session. `credit` is the number of records that may be sent; None without a bound.
+
+    `unsaid` is the place behind records that the client did not see, if no message has said it yet (SOCKET-6). It is
+    said at `due_s`.
+    """
 
     id: int
     topic: str
@@ -138,6 +145,18 @@ class _Subscription:
     acked: Acked | None
     task: asyncio.Task[None] | None = None
     more: asyncio.Event = field(default_factory=asyncio.Event)
+    unsaid: EventId | None = None
+    due_s: float = 0.0
+
+    def move(self, place: EventId) -> None:
+        """Note that the client is at a place without a message that says so."""
+        if self.unsaid is None:
+            self.due_s = time.monotonic() + KEEP_ALIVE_S
+        self.unsaid = place
+
+    def silence_s(self) -> float | None:
+        """Return how long the client may go without a message; None if it has all that there is to say."""
+        return None if self.unsaid is None else max(0.0, self.due_s - time.monotonic())
 
     def grant(self, records: int) -> None:
         if self.credit is not None:
@@ -335,12 +354,15 @@ class _Session:
     ) -> None:
         await subscription.more.wait()  # `subscribed` comes first
         try:
-            async with aclosing(topic_news(self._service, topic, begin, start)) as news:
+            following = topic_news(self._service, topic, begin, start, subscription.silence_s)
+            async with aclosing(following) as news:
                 async for found in news:
                     if isinstance(found, News):
                         await self._send_page(subscription, found)
-                    elif found is not None:
+                    elif isinstance(found, Truncation):
                         await self._send_truncation(subscription, found)
+                    if subscription.silence_s() == 0:
+                        await self._send_place(subscription)
         except (Stopping, LogClosed):
             with suppress(_Gone):
                 await self._close()
@@ -360,20 +382,30 @@ class _Session:
         key = subscription.choice, subscription.id
         if is_shared and subscription.credit is None and (text := page.texts.get(key)) is not None:
             await self._tell(text)  # the message that another client got
+            subscription.unsaid = None
             return
         rest = subscription.places(page, news.first_seq)
+        if not rest and page.next_seq > news.first_seq:
+            subscription.move(EventId(page.epoch, page.next_seq - 1))
         while rest:
             places = _within_credit(page, rest, await subscription.room())
             rest = rest[len(places) :]
             is_shared = is_shared and not rest  # as most subscriptions want it: made once
             last = EventId(page.epoch, _last_seq(page, places) if rest else page.next_seq - 1)
             await self._say(functools.partial(_records, page, places, subscription, last, is_shared=is_shared))
+            subscription.unsaid = None
             if subscription.credit is not None:
                 subscription.credit -= page.count_records(places)
 
     async def _send_truncation(self, subscription: _Subscription, cut: Truncation) -> None:
         last = EventId(cut.epoch, cut.seq - 1)
         await self._tell(messages.said("truncated", subscription.id, last=str(last), **{"from": cut.seq}))
+        subscription.unsaid = None
+
+    async def _send_place(self, subscription: _Subscription) -> None:
+        """Say how far the subscription is, without a record (SOCKET-6)."""
+        last, subscription.unsaid = subscription.unsaid, None
+        await self._tell(messages.records(subscription.id, last, b""))
 
     async def _tell(self, text: str) -> None:
         await self._say(lambda: text)

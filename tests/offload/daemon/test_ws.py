@@ -195,6 +195,48 @@ def test_a_record_that_is_appended_as_soon_as_the_client_is_subscribed_comes(
     in_the_loop(run())
 
 
+def test_last_moves_over_hidden_records_so_that_a_client_resumes_after_retention_took_them(
+    world: SocketWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(websocket, "KEEP_ALIVE_S", 0.05)
+
+    async def run() -> None:
+        async with world.served() as served, served.talking() as talk:
+            await append(served.service, "t", "seen", tag="eu")
+            await talk.ask("subscribe", 1, topic="t", tag="eu", **{"from": 1})
+            await talk.until(1, 1)
+            assert await talk.is_quiet(), "there is nothing to say"
+            for count in (2, 3):
+                await append(served.service, "t", "hidden", tag="us")
+                told = await talk.hear()
+                assert (told["is"], told["id"], told["records"]) == ("records", 1, [])
+                assert told["last"].endswith(f"-{count}")
+                assert await talk.is_quiet(), "it is said once"
+            await asyncio.to_thread(served.service.sync.topic("t").evict, 4)
+            await append(served.service, "t", "next", tag="eu")
+            await talk.until(1, 2)
+            await talk.ask("unsubscribe", 1)
+            assert (await talk.ask("subscribe", 2, topic="t", tag="eu", last=told["last"]))["is"] == "subscribed"
+            assert await talk.until(2, 1) == [(4, "next")]
+
+    in_the_loop(run())
+
+
+def test_a_client_that_catches_up_with_hidden_records_hears_at_times_how_far_it_is(
+    world: SocketWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(websocket, "KEEP_ALIVE_S", 0.0)
+
+    async def run() -> None:
+        async with world.served() as served, served.talking() as talk:
+            await append(served.service, "t", *["hidden"] * 2000)
+            await talk.ask("subscribe", 1, topic="t", tag="eu", credit=0, **{"from": 1})
+            places = [(await talk.hear())["last"].partition("-")[2] for _ in range(4)]
+            assert places == ["512", "1024", "1536", "2000"]
+
+    in_the_loop(run())
+
+
 def test_a_connection_has_32_subscriptions_and_each_topic_once(world: SocketWorld) -> None:
     async def run() -> None:
         async with world.served() as served, served.talking() as talk:
