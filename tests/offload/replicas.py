@@ -8,13 +8,18 @@ from pathlib import Path
 
 import offload
 import seglog
+from catalog import Vid, Volumes, make_checkpoint
+from catalog.format.control import Boundary
+from catalog.format.keys import Key, boundary_key, commit_key
+from catalog.format.small_objects import encode_boundary
+from catalog.objects import MemoryStore
 from catalog.objects.object_store import ObjectStore
 from offload.archive import Archive
 from offload.settings import CatalogSettings
 from seglog import Log, LogSettings
 from seglog.files.clock import Clock
 
-__all__ = ["SMALL_WAL", "opened", "ship", "values"]
+__all__ = ["SMALL_WAL", "collect", "opened", "ship", "values"]
 
 DEFAULTS = CatalogSettings()
 #: A WAL file is made in full when a log opens, and a copy of a directory has all its bytes.
@@ -46,3 +51,12 @@ def ship(archive: Archive, log: Log, name: str, *given: bytes, tag: str | None =
 
 def values(archive: Archive, name: str, at: str | None = None) -> list[bytes]:
     return [record.value for record in archive.read(name, at=at)]
+
+
+def collect(store: MemoryStore, vid: Vid, below: int) -> None:
+    """Collect the commits of a volume below an LSN, as GC does."""
+    make_checkpoint(Volumes(store), vid, below, now_ms=0)
+    store.put(boundary_key(vid), encode_boundary(Boundary(vid, below)), {})
+    for key in list(store.list(f"{vid}/log/")):
+        if key > commit_key(vid, below):  # the newest commit comes first
+            store.delete(Key(key))

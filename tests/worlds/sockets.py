@@ -15,6 +15,7 @@ import pytest
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 
+from catalog.objects import ObjectStore
 from offload.daemon.asgi import App
 from offload.daemon.clients import for_checked_clients
 from offload.daemon.connection import ANY_PATH
@@ -54,6 +55,7 @@ class SocketWorld:
         asks_for_tokens: bool = True,
         is_tls: bool = False,
         is_any_path: bool = False,
+        store: ObjectStore | str = "",
         **settings: str,
     ) -> AsyncIterator[Self]:
         """Serve the directory `d`. `is_any_path` lets a WebSocket have any path."""
@@ -64,7 +66,7 @@ class SocketWorld:
             certificate_file, key_file = certificate(self.directory)
             settings |= {"SERVE_TLS_CERTIFICATE": str(certificate_file), "SERVE_TLS_KEY": str(key_file)}
             self.tls = ssl.create_default_context(cafile=certificate_file)
-        async with serving(self.directory / "d", "", None, **settings) as service:
+        async with serving(self.directory / "d", store, None, **settings) as service:
             self.service, self.access = service, Access(service.settings)
             guard = Guard(app_of(service), lambda: service.settings, service.metrics, service.quota)
             checked = for_checked_clients(

@@ -112,11 +112,17 @@ def _truncate(archive: Archive, client: str, name: str, seq: int, message: str) 
         return archive.truncate(name, seq, message=message)
 
 
-async def readable(service: Service, name: str) -> Topic | ReplicaTopic:
-    """Return a topic of the log, or a replica. Raises `NoSuchTopic`."""
+async def is_replica(service: Service, name: str) -> bool:
+    """Return whether a name is a replica's, so that its begin may wait for the store."""
     archive = service.archive
     if archive is None or service.sync.has_topic(name):
+        return False
+    found: bool = await in_threads(service.local, archive.replication.is_replica, name)
+    return found
+
+
+async def readable(service: Service, name: str) -> Topic | ReplicaTopic:
+    """Return a topic of the log, or a replica. Raises `NoSuchTopic`."""
+    if not await is_replica(service, name):
         return service.sync.get_topic(name)
-    if not await in_threads(service.local, archive.replication.is_replica, name):
-        return service.sync.get_topic(name)
-    return await in_threads(service.cold_reads, ReplicaTopic, archive, name)  # type: ignore[no-any-return]
+    return await in_threads(service.cold_reads, ReplicaTopic, service.archive, name)  # type: ignore[no-any-return]

@@ -4,19 +4,20 @@ A client C subscribes to a topic and appends to another one; the session S is th
 
     1  The handshake is a GET, and passes all checks of one. S becomes a follower, and accepts.
     2  C sends `subscribe`. S checks the role, finds where the topic begins, and answers `subscribed`: C gets all that
-       is appended from then on. A task gets the news of the topic (offload.daemon.topic_news).
+       is appended from then on. A task gets the news of the topic (offload.daemon.topic_news). For a replica, the task
+       finds the begin and answers, because that may wait for the store.
     3  The task has a page. It waits for credit, and for one of four places; then it encodes the page and sends it.
     4  C sends `append`. S does the work of the POST that means the same, and answers `appended`. Then it takes the next
        message of C.
     5  The daemon stops, or the token of C lost a right: the tasks end between two messages, and C gets 1012 or 1008.
 
 SOCKET-1  A client that takes nothing holds one page for each of its subscriptions, and four encoded ones at most. It
-    delays its own messages and no other client. After `body_timeout_s` the guard cuts it off. A `subscribe` to a topic
-    of the remote waits for the store, and so do the messages of its client behind it.
+    delays its own messages and no other client. After `body_timeout_s` the guard cuts it off.
 SOCKET-2  A message that is bad, or whose work fails, gets an `error`, and the connection stays. One of more than
     `max_body_bytes` closes it with 1009, before it is whole in memory. What came of one counts as a body (FRAMES-4).
 SOCKET-3  S takes the messages of a client one after the other, so appends keep their order. Each append, ack and
-    subscribe counts as a request, with a place and a rate of its own (`Guard`).
+    subscribe counts as a request, with a place and a rate of its own (`Guard`). Subscriptions to replicas begin beside
+    the messages, one at a time: so a dead store holds one thread of cold reads for each connection, and no message.
 SOCKET-4  After `unsubscribed` or `end`, no record of that subscription comes.
 SOCKET-5  What a client has not got when its connection ends it gets by `last`: no record twice, and none left out.
 SOCKET-6  `last` moves also over records that the client does not see. If it has moved for 15 s without a message, the
@@ -33,7 +34,7 @@ from collections.abc import Awaitable, Callable
 from contextlib import AbstractContextManager, aclosing, suppress
 from dataclasses import field
 from importlib.util import find_spec
-from typing import Final
+from typing import Final, TypeAlias
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -48,7 +49,7 @@ from offload.daemon.http.appends import APPEND, append_endpoint
 from offload.daemon.http.followers import KEEP_ALIVE_S, chosen, unhidden
 from offload.daemon.http.parameters import query_of
 from offload.daemon.http.read_request import Choice
-from offload.daemon.http.topics import readable
+from offload.daemon.http.topics import is_replica, readable
 from offload.daemon.problems import answer_of, refuse
 from offload.daemon.request_places import Place, become_follower
 from offload.daemon.service import Service
@@ -142,7 +143,8 @@ class _Subscription:
     topic: str
     choice: Choice
     credit: int | None
-    acked: Acked | None
+    begin: Begin
+    acked: Acked | None = None
     task: asyncio.Task[None] | None = None
     more: asyncio.Event = field(default_factory=asyncio.Event)
     unsaid: EventId | None = None
@@ -176,6 +178,9 @@ class _Subscription:
         return places if self.acked is None else unhidden(page, places, self.acked.in_epoch(page.epoch))
 
 
+_Begun: TypeAlias = tuple[Topic | ReplicaTopic, Start]
+
+
 class _Session:
     """The connection of one client, from its acceptance to its end."""
 
@@ -193,6 +198,7 @@ class _Session:
         self._receive = receive
         self._send = send
         self._waiting = asyncio.Semaphore(MOST_WAITING)
+        self._cold_begin = asyncio.Lock()
         self._subscriptions: dict[int, _Subscription] = {}
         self._failure: OSError | None = None
         self._is_closed = False
@@ -222,7 +228,7 @@ class _Session:
         try:
             number, found = await self._decoded(message.get("text"))
             answer = await self._answer(found)
-            if isinstance(found, messages.Subscribe):
+            if isinstance(found, messages.Subscribe) and answer is not None:
                 begun = self._subscriptions[found.id]
         except (Stopping, LogClosed):
             await self._close()
@@ -269,7 +275,8 @@ class _Session:
             await asyncio.wait({subscription.task})  # no record comes behind the answer (SOCKET-4)
         return messages.said("unsubscribed", message.id)
 
-    async def _subscribe(self, wanted: messages.Subscribe) -> str:
+    async def _subscribe(self, wanted: messages.Subscribe) -> str | None:
+        """Begin a subscription. Return the answer; None if the task of the subscription gives it later."""
         rights_of(self._scope).check(Role.READ, wanted.topic)
         if wanted.id in self._subscriptions:
             raise InvalidOption("id", f"{wanted.id} is a subscription already", hint="take another number")
@@ -279,19 +286,24 @@ class _Session:
             hint = "open another connection"
             raise InvalidOption("topic", f"a connection has at most {MOST_SUBSCRIPTIONS} subscriptions", hint=hint)
         tail = 0 if wanted.start is None and wanted.tail is None else wanted.tail
-        begin = Begin(wanted.start, tail, wanted.gaps)
+        choice, begin = Choice(wanted.tag, None, frozenset(wanted.exclude_node)), Begin(wanted.start, tail, wanted.gaps)
+        subscription = _Subscription(wanted.id, wanted.topic, choice, wanted.credit, begin)
+        if await is_replica(self._service, wanted.topic):
+            self._subscriptions[wanted.id] = subscription
+            subscription.task = asyncio.create_task(self._follow(subscription, wanted))
+            return None
+        begun = await self._begun(subscription, wanted)  # at once: the next append of this client is news
+        self._subscriptions[wanted.id] = subscription
+        subscription.task = asyncio.create_task(self._follow(subscription, begun))
+        return _subscribed(subscription, begun)
+
+    async def _begun(self, subscription: _Subscription, wanted: messages.Subscribe) -> _Begun:
+        """Return the topic of a subscription, and where it begins. For a replica, this may wait for the store."""
         with self._within() as place:
             place.take()
             topic = await readable(self._service, wanted.topic)
-            last, acked = await self._position(topic, wanted)
-            start = await begin_news(self._service, topic, begin, last)
-        choice = Choice(wanted.tag, None, frozenset(wanted.exclude_node))
-        subscription = _Subscription(wanted.id, wanted.topic, choice, wanted.credit, acked)
-        self._subscriptions[wanted.id] = subscription
-        subscription.task = asyncio.create_task(self._follow(subscription, topic, begin, start))
-        follower, cut = start
-        begun = None if cut is not None else EventId(follower.epoch, follower.seq - 1)  # a cut tells its own `last`
-        return messages.said("subscribed", wanted.id, topic=wanted.topic, last=None if begun is None else str(begun))
+            last, subscription.acked = await self._position(topic, wanted)
+            return topic, await begin_news(self._service, topic, subscription.begin, last)
 
     async def _position(
         self, topic: Topic | ReplicaTopic, wanted: messages.Subscribe
@@ -349,12 +361,19 @@ class _Session:
 
     # ------------------------------------------------------------ messages to the client
 
-    async def _follow(
-        self, subscription: _Subscription, topic: Topic | ReplicaTopic, begin: Begin, start: Start
-    ) -> None:
-        await subscription.more.wait()  # `subscribed` comes first
+    async def _follow(self, subscription: _Subscription, begun: _Begun | messages.Subscribe) -> None:
+        """Send what comes. Of a topic that has not begun, say first that it has, or why it cannot."""
+        is_told = not isinstance(begun, messages.Subscribe)
         try:
-            following = topic_news(self._service, topic, begin, start, subscription.silence_s)
+            if isinstance(begun, messages.Subscribe):
+                async with self._cold_begin:
+                    begun = await self._begun(subscription, begun)
+                await self._tell(_subscribed(subscription, begun))
+                is_told = True
+            else:
+                await subscription.more.wait()  # `subscribed` comes first
+            topic, start = begun
+            following = topic_news(self._service, topic, subscription.begin, start, subscription.silence_s)
             async with aclosing(following) as news:
                 async for found in news:
                     if isinstance(found, News):
@@ -371,8 +390,10 @@ class _Session:
         except Exception as error:
             if not isinstance(error, SeglogError):
                 _log.error("a subscription of a WebSocket failed", exc_info=error)
+            number = subscription.id
+            said = messages.ended(number, error) if is_told else messages.failed(number, messages.problem_of(error))
             with suppress(_Gone):
-                await self._tell(messages.ended(subscription.id, error))
+                await self._tell(said)
             self._subscriptions.pop(subscription.id, None)  # not before: until then, the session ends this task
 
     async def _send_page(self, subscription: _Subscription, news: News) -> None:
@@ -436,6 +457,12 @@ class _Session:
         except RuntimeError as error:  # a message behind the close, which may be the server's: 1009, 1011
             self._is_closed = True
             raise _Gone from error
+
+
+def _subscribed(subscription: _Subscription, begun: _Begun) -> str:
+    follower, cut = begun[1]
+    last = None if cut is not None else str(EventId(follower.epoch, follower.seq - 1))  # a cut tells its own `last`
+    return messages.said("subscribed", subscription.id, topic=subscription.topic, last=last)
 
 
 def _within_credit(page: Page, places: list[int], most: int | None) -> list[int]:

@@ -15,10 +15,7 @@ from typing import Any
 
 import pytest
 
-from catalog import Snapshot, Vid, Volumes, make_checkpoint
-from catalog.format.control import Boundary
-from catalog.format.keys import Key, boundary_key, commit_key
-from catalog.format.small_objects import encode_boundary
+from catalog import Snapshot
 from catalog.objects import MemoryStore, ObjectStore
 from offload.archive import Archive
 from offload.daemon.asgi import App
@@ -40,7 +37,7 @@ from seglog.client.reading import Reading
 from seglog.client.requests import Asked
 from tests.faults.store import CountingStore, Fault, FaultyStore, unreachable
 from tests.offload.daemon.events_of import Event, EventDecoder
-from tests.offload.replicas import opened, ship
+from tests.offload.replicas import collect, opened, ship
 from tests.seams.proxy import look_at_remote
 from tests.worlds.proxies import QUIET
 from tests.worlds.services import serving, until
@@ -191,15 +188,6 @@ def run(work: Callable[[], Awaitable[None]]) -> None:
         await work()
 
     asyncio.run(awaited())
-
-
-def collect(store: MemoryStore, vid: Vid, below: int) -> None:
-    """Collect the commits of a volume below an LSN, as GC does."""
-    make_checkpoint(Volumes(store), vid, below, now_ms=0)
-    store.put(boundary_key(vid), encode_boundary(Boundary(vid, below)), {})
-    for key in list(store.list(f"{vid}/log/")):
-        if key > commit_key(vid, below):  # the newest commit comes first
-            store.delete(Key(key))
 
 
 def told(events: list[Event]) -> list[tuple[str, int | str]]:

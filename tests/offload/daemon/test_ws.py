@@ -6,8 +6,8 @@ import asyncio
 import base64
 import json
 import threading
-from collections.abc import Sequence
-from contextlib import AsyncExitStack, suppress
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from importlib import util
 from pathlib import Path
 from typing import Any
@@ -16,6 +16,8 @@ import httpx
 import pytest
 from websockets.exceptions import ConnectionClosed
 
+from catalog.objects import MemoryStore
+from catalog.objects.wrapped import T, WrappedStore
 from offload.daemon.feeds import Page
 from offload.daemon.http import socket_messages as messages
 from offload.daemon.http import websocket
@@ -25,8 +27,12 @@ from offload.daemon.service import Service
 from offload.daemon.threads import in_threads
 from offload.errors import InvalidOption
 from offload.operations.cursor import create
+from offload.replication.replica_follower import epoch_of
 from offload.token_rights import Role
+from tests.faults.store import unreachable
+from tests.offload.replicas import collect, opened, ship
 from tests.seams.delivery import Session, joined
+from tests.worlds.proxies import QUIET
 from tests.worlds.services import directory_of, serving, until
 from tests.worlds.sockets import SocketWorld, Talk, end_of, in_the_loop, refusal
 
@@ -250,6 +256,111 @@ def test_a_connection_has_32_subscriptions_and_each_topic_once(world: SocketWorl
                 assert word in told["error"]["detail"]
             await append(served.service, "t31", "y")
             assert values_of(await talk.until(31, 1)) == ["y"]
+
+    in_the_loop(run())
+
+
+# ---------------------------------------------------------------- replicas, and their store
+
+
+class DeadStore(WrappedStore):
+    """A store that answers no read while `is_dead`, until the test ends."""
+
+    is_dead = False
+    waiting = 0
+
+    def __init__(self, inner: MemoryStore) -> None:
+        super().__init__(inner)
+        self.released = threading.Event()
+
+    def _call(self, method: str, key: str, act: Callable[[], T]) -> T:
+        if self.is_dead:
+            self.waiting += 1
+            assert self.released.wait(60)
+            raise unreachable(key)
+        return act()
+
+
+@asynccontextmanager
+async def following_replicas(
+    world: SocketWorld, names: Sequence[str]
+) -> AsyncIterator[tuple[SocketWorld, DeadStore, list[str]]]:
+    """Serve replicas, and yield of each the `last` of a client whose commits only the store may know."""
+    store = DeadStore(MemoryStore())
+    with opened(world.directory / "writer", store) as (log, archive):
+        for name in names:
+            for value in (b"one", b"two", b"three"):
+                ship(archive, log, name, value)
+            collect(store, archive.history.snapshot(name).vid, 3)
+        async with world.served(store=store, **QUIET) as served:
+            found = served.service.archive
+            assert found is not None
+            lasts = []
+            for name in names:
+                await asyncio.to_thread(found.replication.sync, name)
+                _, snapshot = found.replication.newest(name)
+                lasts.append(f"{epoch_of(snapshot.vid, 1)}-1")
+            try:
+                yield served, store, lasts
+            finally:
+                store.is_dead = False
+                store.released.set()
+
+
+def test_a_subscription_to_a_replica_begins_and_follows(world: SocketWorld) -> None:
+    async def run() -> None:
+        async with following_replicas(world, ["r"]) as (served, _, (last,)), served.talking() as talk:
+            await talk.say("subscribe", 1, topic="r", credit=1, **{"from": 1})
+            await talk.say("credit", 1, records=1)
+            told = await talk.hear()
+            assert (told["is"], told["topic"]) == ("subscribed", "r")
+            assert await talk.until(1, 2) == [(1, "one"), (2, "two")]
+            two = talk.last[1]
+            for number, members, title in ((2, {"from": 9}, "SeqOutOfRange"), (3, {"cursor": "c"}, "Conflict")):
+                await talk.ask("unsubscribe", number - 1)
+                told = await talk.ask("subscribe", number, topic="r", **members)
+                assert (told["is"], told["id"], told["error"]["title"]) == ("error", number, title)
+            await talk.ask("subscribe", 2, topic="r", last=two)
+            assert await talk.until(2, 1) == [(3, "three")]
+            await talk.ask("unsubscribe", 2)
+            told = await talk.ask("subscribe", 3, topic="r", last=last)
+            assert (told["is"], told.get("last")) == ("subscribed", None)
+            assert ((await talk.hear())["from"], await talk.until(3, 3)) == (1, [(1, "one"), (2, "two"), (3, "three")])
+
+    in_the_loop(run())
+
+
+def test_a_dead_store_delays_no_other_message_and_no_end_of_its_client(world: SocketWorld) -> None:
+    async def run() -> None:
+        async with following_replicas(world, ["r", "s"]) as (served, store, lasts):
+            async with served.talking() as talk:
+                store.is_dead = True
+                for number, (topic, last) in enumerate(zip("rs", lasts, strict=True), 1):
+                    await talk.say("subscribe", number, topic=topic, last=last)
+                await until(lambda: store.waiting > 0, "the store is asked")
+                told = await talk.ask("append", 3, topic="t", records=[{"value": "x"}])
+                assert told["is"] == "appended"
+                told = await talk.ask("subscribe", 4, topic="r")
+                assert (told["is"], told["error"]["title"]) == ("error", "InvalidOption"), "r has one, which begins"
+                assert store.waiting == 1, "the other one waits for its turn, and holds no thread"
+                assert await talk.ask("unsubscribe", 2) == {"is": "unsubscribed", "id": 2}
+                assert await talk.ask("unsubscribe", 1) == {"is": "unsubscribed", "id": 1}
+                await talk.say("subscribe", 1, topic="r", last=lasts[0])
+            await until(lambda: not served.server.server_state.connections, "the connection ends")
+            assert not [each for each in asyncio.all_tasks() if "_follow" in repr(each.get_coro())]
+
+    in_the_loop(run())
+
+
+def test_a_replica_whose_store_fails_is_told_as_an_error_and_its_id_is_free(world: SocketWorld) -> None:
+    async def run() -> None:
+        async with following_replicas(world, ["r"]) as (served, store, (last,)), served.talking() as talk:
+            store.is_dead = True
+            store.released.set()
+            told = await talk.ask("subscribe", 1, topic="r", last=last)
+            assert (told["is"], told["id"], told["error"]["title"]) == ("error", 1, "StoreUnreachable")
+            store.is_dead = False
+            assert (await talk.ask("subscribe", 1, topic="r", last=last))["is"] == "subscribed"
 
     in_the_loop(run())
 
