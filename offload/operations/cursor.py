@@ -165,7 +165,7 @@ def loaded_states(log: Log, archive: Archive | None) -> CursorStates:
         return archive.read(TOPIC) if archive is not None and is_followed else ()
 
     def cut(cursor: Cursor) -> int | None:
-        return None if archive is None else _lowest_truncation(archive, cursor.topic, cursor.ts_ms)
+        return None if archive is None else _lowest_change(archive, cursor.topic, cursor.ts_ms)
 
     states.load(
         records,
@@ -184,19 +184,28 @@ def deletion(log: Log, archive: Archive | None) -> Callable[[int], object]:
     return lambda seq: archive.delete(TOPIC, before=seq)
 
 
-def _lowest_truncation(archive: Archive, topic: str, since_ms: int) -> int | None:
-    """Return the lowest seq from which a commit since then took the records; None without one.
+def _lowest_change(archive: Archive, topic: str, since_ms: int) -> int | None:
+    """Return the lowest seq whose record may be another one since a time of the topic; None without one.
 
-    Return 1 if GC may have collected such a commit.
+    That is the lowest one that a truncation took. It is 1 if GC may have collected such a commit, or if another branch
+    became main: nothing says how much two branches share, because a former main may itself be a fork.
     """
+    from offload.services.promotion import NAME_CHANGES
+    from seglog.writing.conditions import AHEAD_MS
+
+    lowest: int | None = None
     with suppress(Missing):
         history = archive.history.commits(topic)
-        commits = [past.commit for past in history]
         if history.is_cut and ((mark := history.first_mark) is None or mark.max_ts_ms >= since_ms):
             return 1
-        taken = [each.truncate_from for each in commits if each.truncate_from is not None and each.at_ts_ms >= since_ms]
-        return min(taken, default=None)
-    return None
+        for past in history:
+            commit = past.commit
+            # A promotion has the time of the clock, which that of a record may be ahead of.
+            if commit.message == NAME_CHANGES and commit.created_at_ms + AHEAD_MS >= since_ms:
+                return 1
+            if commit.truncate_from is not None and commit.at_ts_ms >= since_ms:
+                lowest = min(lowest or commit.truncate_from, commit.truncate_from)
+    return lowest
 
 
 class NextTimes:

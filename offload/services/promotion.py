@@ -61,6 +61,8 @@ from seglog.base.arguments import WHOLE_MAX
 from seglog.base.dataclasses import dataclass
 from seglog.base.progress import count
 
+NAME_CHANGES = "its name changes: main is another branch from here on"
+"""The message of the commit that a promotion puts into both volumes. Cursors look for it, so it stays as it is."""
 _BATCH_RECORDS = 1024
 _ROUNDS = 20
 
@@ -299,8 +301,7 @@ class Promotion(OfArchive):
 
     def _fence(self, name: str, state: Snapshot) -> bool:
         """Put a commit of a higher epoch right after a state. Return False if another commit is there."""
-        message = "its name changes: main is another branch from here on"
-        lsn = self._direct.put_after(name, state, CommitKind.CONFIG, message, at_ts_ms=state.max_ts_ms)
+        lsn = self._direct.put_after(name, state, CommitKind.CONFIG, NAME_CHANGES, at_ts_ms=state.max_ts_ms)
         return lsn is not None
 
     def _fence_newer(self, topic: str, vid: Vid, fence_lsn: int) -> None:

@@ -14,7 +14,8 @@ CURSORS-3  A truncation shows when the cursor is next looked at, by its epoch, a
 CURSORS-4  A cursor from another directory, as after a recovery from the remote, counts up to the records that the topic
     had when this directory took it over, and below each truncation in the history of that topic which is not older than
     its state. The seqs behind them may be other records here. Both times are of the topic, which never go back. A
-    truncation of the same millisecond counts as later: then the reader gets records again, and misses none.
+    truncation of the same millisecond counts as later: then the reader gets records again, and misses none. If another
+    branch became main since its state, the cursor begins at 1.
 CURSORS-5  A record of a cursor says only what is true after a crash, because later records get the seqs of those that
     the crash takes: nothing of ephemeral records at the head, and what another shard of the WAL has is synced first.
 CURSORS-6  A compaction goes on beside changes. It claims each cursor that there was, or was in the making, when it
@@ -43,7 +44,7 @@ MOST_CURSORS = 1_000
 """The cursors of one log. They are labels of metrics, so there is a bound."""
 
 Cut = Callable[[Cursor], int | None]
-"""Takes a cursor of another directory. Returns the lowest seq truncated since its `ts_ms`, or None."""
+"""Takes a cursor of another directory. Returns the lowest seq that may be another record since its `ts_ms`, or None."""
 
 
 class CursorStates:

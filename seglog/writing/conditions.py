@@ -33,7 +33,7 @@ from seglog.tiers.warm_directory import known_log_id, log_id
 from seglog.values.append_key import GivenKey, check_key, repeated_key
 from seglog.values.producer import ProducerBatch, repeated
 
-_AHEAD_MS = 5 * 60 * 1000
+AHEAD_MS = 5 * 60 * 1000
 _SEQ: Any = kind_of(int)
 _TEXT: Any = kind_of(str)
 
@@ -81,7 +81,7 @@ def check_times(times_ms: tuple[int, ...], now_ms: int, last_ms: int, durability
         raise InvalidSetting("durability", "ephemeral records have no times of their own, because they end soon")
     if times_ms[0] < last_ms:
         raise InvalidArgument("times_ms", times_ms[0], f"{last_ms} or later, the time of the newest record")
-    if times_ms[-1] > now_ms + _AHEAD_MS:
+    if times_ms[-1] > now_ms + AHEAD_MS:
         raise InvalidArgument("times_ms", times_ms[-1], f"at most five minutes ahead of the clock, which says {now_ms}")
 
 

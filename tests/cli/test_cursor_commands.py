@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+from weakref import WeakSet
 
 import pytest
 
 import seglog
 from catalog.format.control import Mark
 from offload.operations.cursor import loaded_states
+from offload.services.promotion import NAME_CHANGES
 from seglog.delivery.cursor import TOPIC, Cursor, encode_cursor
 from seglog.delivery.cursor_states import CursorStates
 from tests.worlds.command import Run
@@ -171,16 +174,56 @@ def test_after_a_recovery_what_was_acked_behind_a_truncation_counts(started: Run
     assert (shown["floor"], shown["lag_records"]) == (3, 0)
 
 
+def test_after_a_recovery_no_record_of_a_branch_that_became_main_counts_as_acked(started: Run, tmp_path: Path) -> None:
+    acked(tmp_path / "data", 1, 2, 3)
+    offload_all(started, "orders", TOPIC)
+    assert started("restore", "orders", "--to", "seq:2", "--as", "before").code == 0
+    assert started("branch", "promote", "orders", "before", "--leave").code == 0
+    started("append", "orders", stdin=b"another three\nanother four\n")
+    offload_all(started, "orders")
+    assert rows(started, "cursor", "list") == [], "here it has ended with the former main"
+    assert started("recover", (tmp_path / "remote").as_uri(), "new", "--writable", directory=None).code == 0
+    [shown] = rows(started, "cursor", "list", directory="new")
+    assert (shown["floor"], shown["acked_above"], shown["lag_records"]) == (0, 0, 4)
+
+
+def test_after_a_recovery_the_commits_of_a_topic_are_read_one_by_one(tmp_path: Path) -> None:
+    commits = WeakSet[Any]()
+
+    class LongHistory:
+        is_cut = False
+
+        def __iter__(self) -> Iterator[Any]:
+            for number in range(100):
+                past = Past(number)
+                commits.add(past)
+                assert len(commits) <= 2, "this one, and perhaps the one before"
+                yield past
+                del past
+
+    class Past:
+        def __init__(self, number: int) -> None:
+            cut = 5 if number == 50 else None
+            self.commit = SimpleNamespace(truncate_from=cut, at_ts_ms=100, message="")
+
+    assert floor_of_another_directory(tmp_path, LongHistory()) == 4
+
+
 class Commits(list[SimpleNamespace]):
     """A history, newest first: (the first seq of a truncation, or None, and the time) of each commit.
 
     `cut_ms` is the latest time of what GC collected, and None if nobody knows it.
     """
 
-    def __init__(self, *commits: tuple[int | None, int], is_cut: bool, cut_ms: int | None = None) -> None:
+    def __init__(
+        self, *commits: tuple[int | None, int], is_cut: bool, cut_ms: int | None = None, promoted_ms: int | None = None
+    ) -> None:
         self.is_cut = is_cut
         self.first_mark = None if cut_ms is None else Mark(1, cut_ms, 9)
-        shown = (SimpleNamespace(truncate_from=cut, at_ts_ms=at_ms) for cut, at_ms in commits)
+        shown = [SimpleNamespace(truncate_from=cut, at_ts_ms=at_ms, message="") for cut, at_ms in commits]
+        if promoted_ms is not None:
+            fence = SimpleNamespace(truncate_from=None, at_ts_ms=0, message=NAME_CHANGES, created_at_ms=promoted_ms)
+            shown.insert(1, fence)
         super().__init__(SimpleNamespace(commit=commit) for commit in shown)
 
 
@@ -194,15 +237,22 @@ class Commits(list[SimpleNamespace]):
         (Commits((6, 120), (None, 90), is_cut=True, cut_ms=100), 0),  # GC may have collected a deeper truncation
         (Commits((6, 120), (None, 90), is_cut=True), 0),
         (Commits(is_cut=False), 9),
+        (Commits((None, 120), (None, 90), is_cut=False, promoted_ms=100 - 300_000), 0),  # its topic may be ahead
+        (Commits((None, 120), (None, 90), is_cut=False, promoted_ms=99 - 300_000), 9),
     ],
 )
-def test_a_truncation_that_may_be_later_than_a_recovered_cursor_lowers_it(
+def test_a_change_that_may_be_later_than_a_recovered_cursor_lowers_it(
     tmp_path: Path, commits: Commits, floor: int
 ) -> None:
+    assert floor_of_another_directory(tmp_path, commits) == floor
+
+
+def floor_of_another_directory(tmp_path: Path, commits: object) -> int:
+    """Return the floor of a recovered cursor, which was 9 at the time 100, in a topic with this history."""
     with seglog.open(tmp_path / "d") as log:
         log.create_topic("orders", first_seq=10, is_taken_over=True)
         cursor = Cursor("orders", "billing", "another-00000001", 4, 9, ts_ms=100)
         log.topic(TOPIC).append([encode_cursor(cursor)], tag=cursor.key)
     with seglog.open(tmp_path / "d") as log:
         archive: Any = SimpleNamespace(history=SimpleNamespace(commits=lambda _: commits))
-        assert loaded_states(log, archive).find("orders", "billing").floor == floor
+        return loaded_states(log, archive).find("orders", "billing").floor
