@@ -17,7 +17,8 @@ CURSORS-4  A cursor from another directory, as after a recovery from the remote,
     truncation of the same millisecond counts as later: then the reader gets records again, and misses none. If another
     branch became main since its state, the cursor begins at 1.
 CURSORS-5  A record of a cursor says only what is true after a crash, because later records get the seqs of those that
-    the crash takes: nothing of ephemeral records at the head, and what another shard of the WAL has is synced first.
+    the crash takes: nothing of ephemeral records at the head, so neither their time, and what another shard of the WAL
+    has is synced first.
 CURSORS-6  A compaction goes on beside changes. It claims each cursor that there was, or was in the making, when it
     began, and appends its state behind all records that go. So no older state comes behind a newer one.
 
@@ -287,12 +288,15 @@ class CursorStates:
         """Return what a record of a cursor may say (CURSORS-5), with the time as of which it says it (CURSORS-4)."""
         topic = self._log.topic(cursor.topic)
         ts_ms = topic.last_ts_ms
-        if topic.epoch == cursor.epoch:  # else the former time stays, which is before the truncation
-            cursor = replace(cursor, ts_ms=ts_ms)
+        is_now = topic.epoch == cursor.epoch  # else the former time stays, which is before the truncation
         if self.is_sharded:
             topic.inner.sync()
         logged_seq = topic.inner.logged_seq
-        return cursor if logged_seq >= topic.head_seq else cursor.cut(logged_seq + 1, cursor.epoch)
+        if (
+            logged_seq < topic.head_seq
+        ):  # a crash takes the last time, too, and a truncation may then have an earlier one
+            return cursor.cut(logged_seq + 1, cursor.epoch)
+        return replace(cursor, ts_ms=ts_ms) if is_now else cursor
 
     def put(self, cursor: Cursor) -> Cursor:
         """Append the state of a claimed cursor, durably, and take it. Raise what an append raises, with no change."""

@@ -17,13 +17,14 @@ from hypothesis import strategies as st
 import seglog
 from seglog import AppendsHeld, Log, LogSettings, TopicConfig, WriterPoisoned
 from seglog.base.errors import Conflict, Corrupt, Missing
-from seglog.delivery.cursor import TOPIC, Cursor, encode_cursor
+from seglog.delivery.cursor import TOPIC, Cursor, decode_cursor, encode_cursor
 from seglog.delivery.cursor_states import MOST_CURSORS, CursorStates
 from seglog.errors import InvalidArgument, NoSuchTopic, SeqOutOfRange
 from tests.faults.disk import SimulatedDisk
 from tests.faults.files import FailingFiles, UnsyncedFiles
 from tests.seams.limits import Limit, set_limit
 from tests.waiting import wait_until
+from tests.worlds.clock import HandClock
 
 KEY = "orders/billing"
 
@@ -311,6 +312,29 @@ def test_no_record_after_a_crash_counts_as_acked_because_a_lost_one_was(shards: 
         assert head_seq == (5 if durability == "ephemeral" else 10)
         assert acked(states_of(again)) == {*range(1, head_seq + 1)}
         again.close()
+
+
+def test_no_truncation_after_a_crash_is_older_than_a_cursor_that_had_seen_an_ephemeral_record() -> None:
+    """CURSORS-4: a recovery compares the two times. The crash takes that of the record, and the clock is set back."""
+    disk = SimulatedDisk()
+    with seglog.open("/parent/data", files=disk, clock=HandClock(1_000_000)) as log:
+        states = made(log, floor=4)
+        assert stored(log).ts_ms == 1_000_000
+    with seglog.open("/parent/data", files=disk, clock=HandClock(1_200_000)) as log:
+        states = states_of(log)
+        log.topic("orders").append([b"y"], durability="ephemeral")
+        ack(states, 5, 11)
+        image = disk.after_kill()
+    with seglog.open("/parent/data", files=SimulatedDisk(image), clock=HandClock(1_100_000)) as again:
+        again.topic("orders").truncate(3)
+        found = stored(again)
+        assert (found.floor, found.ts_ms <= again.topic("orders").last_ts_ms) == (5, True)
+
+
+def stored(log: Log) -> Cursor:
+    """Return the newest state of a cursor, as its record says it."""
+    *_, record = log.topic(TOPIC).read()
+    return decode_cursor(record.value, record.tag)
 
 
 def test_a_truncation_is_stored_without_an_ack(tmp_path: Path) -> None:
