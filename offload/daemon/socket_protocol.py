@@ -14,9 +14,9 @@ message, the buffer of the parser, the end of a head and the close have none, so
 FRAMES-1  What waits for a client has a bound, also what no application sent.
 FRAMES-2  A close waits until the client takes the buffered bytes, so an abort follows each close.
 FRAMES-3  A head gets an answer. Nothing else would end the connection: no request is under way, and no time limit runs.
-FRAMES-4  What came of a message counts as a body does (ROOM-2), until the application takes it. Then an append counts
-    for itself. Without room for more, this connection ends: a message cannot be refused before its end, and others keep
-    theirs.
+FRAMES-4  What came of a message counts as a body does (ROOM-2), until the application takes it. Then an append and an
+    ack count for themselves, and the application takes no other message that is long. Without room for more, this
+    connection ends: a message cannot be refused before its end, and others keep theirs.
 """
 
 from __future__ import annotations

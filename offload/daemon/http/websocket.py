@@ -278,6 +278,8 @@ class _Session:
     async def _subscribe(self, wanted: messages.Subscribe) -> str | None:
         """Begin a subscription. Return the answer; None if the task of the subscription gives it later."""
         rights_of(self._scope).check(Role.READ, wanted.topic)
+        if self._taken_chars > SHORT_BYTES:  # the subscription keeps it
+            raise InvalidOption("exclude_node", f"is too long: a subscribe has at most {SHORT_BYTES:,} characters")
         if wanted.id in self._subscriptions:
             raise InvalidOption("id", f"{wanted.id} is a subscription already", hint="take another number")
         if any(each.topic == wanted.topic for each in self._subscriptions.values()):
@@ -350,7 +352,7 @@ class _Session:
     async def _ack(self, wanted: messages.Ack) -> str:
         rights_of(self._scope).check(Role.READ, wanted.topic)
         with self._within() as place:
-            place.take()
+            await place.came(self._taken_chars, is_whole=True)
             position = await self._service.cursors.ack(wanted.topic, wanted.cursor, wanted.seqs, wanted.epoch)
         return messages.said("acked", wanted.id, last=str(position))
 

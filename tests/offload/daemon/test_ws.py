@@ -25,6 +25,7 @@ from offload.daemon.http.appends import append_endpoint
 from offload.daemon.http.socket_messages import decode
 from offload.daemon.service import Service
 from offload.daemon.threads import in_threads
+from offload.daemon.topic_news import EventId
 from offload.errors import InvalidOption
 from offload.operations.cursor import create
 from offload.replication.replica_follower import epoch_of
@@ -37,6 +38,7 @@ from tests.worlds.services import directory_of, serving, until
 from tests.worlds.sockets import SocketWorld, Talk, end_of, in_the_loop, refusal
 
 KIB = 1024
+MIB = 1024 * KIB
 PAGE = Path(__file__).resolve().parents[3] / "docs" / "delivery.md"
 
 
@@ -555,6 +557,32 @@ def test_an_ack_under_way_has_a_place(world: SocketWorld, monkeypatch: pytest.Mo
     in_the_loop(run())
 
 
+def test_an_ack_under_way_counts_as_a_body(world: SocketWorld, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def run() -> None:
+        settings = {"SERVE_MAX_BODIES_BYTES": str(MIB)}
+        async with world.served(**settings) as served, served.talking() as one, served.talking() as two:
+            ends, acks = asyncio.Event(), list[int]()
+
+            async def ack(_topic: str, _cursor: str, seqs: Sequence[int], _epoch: int) -> EventId:
+                acks.append(len(seqs))
+                await ends.wait()
+                return EventId(1, 1)
+
+            monkeypatch.setattr(served.service.cursors, "ack", ack)
+            seqs = [1] * (400 * KIB)  # two characters each, and a space
+            await one.say("ack", 1, topic="t", cursor="c", seqs=seqs, epoch=1)
+            await until(lambda: acks == [len(seqs)], "the first ack is under way")
+            await two.say("ack", 2, topic="t", cursor="c", seqs=seqs, epoch=1)
+            assert (await end_of(two.client))[0] == 1013
+            ends.set()
+            assert (await one.hear())["is"] == "acked"
+            async with served.talking() as three:
+                assert (await three.ask("ack", 3, topic="t", cursor="c", seqs=seqs, epoch=1))["is"] == "acked"
+            assert len(acks) == 2
+
+    in_the_loop(run())
+
+
 def test_a_long_record_is_made_ready_in_a_thread(world: SocketWorld, monkeypatch: pytest.MonkeyPatch) -> None:
     threads: list[bool] = []
     as_before = messages.body_of
@@ -607,6 +635,7 @@ def test_a_long_record_is_made_ready_in_a_thread(world: SocketWorld, monkeypatch
         ('{"do": "append", "id": 7, "topic": "t", "records": [], "durability": "none"}', 7, "durability"),
         ('{"do": "append", "id": 7, "topic": "t", "records": [], "durability": ""}', 7, "durability"),
         ('{"do": "credit", "id": 1, "records": 1, "\\ud800": 1}', 1, "unknown"),
+        ('{"do": "subscribe", "id": 8, "topic": "t", "exclude_node": [' + '"node",' * 3000 + '"node"]}', 8, "too long"),
         (b"\0", None, "text"),
     ],
 )
