@@ -239,6 +239,7 @@ def configuration(parts: Mapping[str, list[str | tuple[str, list[str]]]], texts:
                                 "docstring_options": {"warn_unknown_params": False, "warn_missing_types": False},
                                 "filters": ["!^_"],
                                 "heading_level": 2,
+                                "inherited_members": True,
                                 "members_order": "source",
                                 "preload_modules": ["seglog", "catalog", "offload"],
                                 "separate_signature": True,

@@ -27,11 +27,12 @@ from seglog.base.errors import ERROR_MODULES
 from seglog.client import RemoteTopic
 from seglog.client.archive import RemoteArchive, RemoteBranches
 from seglog.client.client import Client
+from seglog.topic_reads import TopicReads
 
 _FLAGS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
 _SECTION = re.compile(r"^(Args|Raises):\n((?:    .*\n|\n(?=    ))+)", re.MULTILINE)
 _ITEM = re.compile(r"^    (\w[\w, ]*): ", re.MULTILINE)
-_LOG = [seglog.Log, seglog.Topic]
+_LOG = [seglog.Log, seglog.Topic, TopicReads]
 _ARCHIVE = [
     offload.Archive,
     BranchService,

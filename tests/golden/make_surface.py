@@ -22,6 +22,7 @@ from offload.cli.commands import listed_commands
 from offload.daemon.http.openapi import openapi
 from offload.operations.command import COMMANDS
 from offload.settings import SETTINGS
+from seglog.topic_reads import TopicReads
 
 __all__ = ["GOLDEN", "make"]
 
@@ -88,7 +89,8 @@ def _told(name: str, thing: Any) -> Iterator[str]:
         return
     bases = ", ".join(each.__name__ for each in thing.__mro__[1:-1])
     is_made_by_us = issubclass(thing, (BaseException, Enum)) or getattr(thing, "_is_protocol", False)
-    made = "" if is_made_by_us or "__init__" not in vars(thing) else _signature(thing.__init__)  # compiled by this look
+    # The look at `__init__` compiles it, where a class left that for later.
+    made = "" if is_made_by_us or "__init__" not in _held(thing) else _signature(thing.__init__)
     yield f"name {name}: class{made}{bases and f' of {bases}'}"
     if not issubclass(thing, BaseException):
         yield from _members(name, thing)
@@ -99,9 +101,14 @@ def _members(name: str, thing: type) -> Iterator[str]:
         for own, hint in thing.__annotations__.items():
             yield f"name {name}.{own}: {hint.__forward_arg__}"
         return
-    for own, member in sorted(vars(thing).items()):
+    for own, member in sorted(_held(thing).items()):
         if not own.startswith("_"):
             yield f"name {name}.{own}{_signature(member)}"
+
+
+def _held(thing: type) -> dict[str, Any]:
+    """Return what a class has of its own, and what it has from its reads, which no program names."""
+    return {**(vars(TopicReads) if issubclass(thing, TopicReads) else {}), **vars(thing)}
 
 
 def _signature(thing: Any) -> str:
