@@ -20,7 +20,7 @@ FRAME-1  A frame is valid iff all of these hold. Its type and flags are known. I
     change of any one byte.
 FRAME-2  Zeros are never a valid frame, so preallocated space is not data.
 FRAME-3  A frame alone does not tell whether it is torn or corrupt. Recovery decides, from the bytes that
-    follow (seglog.startup.torn_tail).
+    follow (seglog.startup.recovery).
 FRAME-4  A frame never changes between append and object storage, with one exception. If a delete is no longer part of
     the history, `tombstone` replaces the deleted record. It keeps the seq and time, and no value or label.
 

@@ -13,7 +13,7 @@ Recovery finds all that was acked, and nothing that was never written.
                  needed of sealed segments. So recovery opens none of them, and asks no warm store.
     4 replay     Apply all frames from the manifest's places on, shard by shard, in order.
     5 tail       Look behind the last whole frame of the active WAL file. Zeros are reserved space. Cut a torn write.
-                 Report bytes that were durable once (seglog.startup.torn_tail). Then sync the file. So a cut is durable
+                 Report bytes that were durable once (below). Then sync the file. So a cut is durable
                  before its place is used again. That also holds for the cut of an earlier recovery that was killed.
 
 REC-1  Recovery never cuts bytes that were durable. `FileCorrupt` names file, offset and reason, and the log does not
@@ -28,12 +28,27 @@ If recovery replayed any frame, the opening makes a checkpoint. The checkpoint w
 they stay.
 After a failed fsync, the page cache shows bytes that the disk does not have. A second fsync of the WAL would not write
 them.
+
+**The bytes behind the last whole frame** (step 5). A torn write is cut, and bytes that were durable once are damage:
+
+    invalid frame                               verdict                                         rule of seglog.wal.wal
+    in a WAL file that is not active            damage: it was whole and durable                WAL-1
+    whole, of an unknown type or with unknown   another version wrote it: `FormatUnsupported`
+    flags
+    in the active file, a sync mark follows     damage: all before the mark was durable         WAL-3
+    in the active file, past the end of the     damage: somebody cut the file                   WAL-8
+    file
+    in the active file, anything else           torn: no part of it was ever acked at fsync
+
+If a torn write begins within a batch of a producer, or an append under a key, recovery cuts all of it (BATCHFRAME-2).
+
 Source: topics engine architecture, section 4.
 """
 
 from __future__ import annotations
 
 from seglog.base.dataclasses import dataclass
+from seglog.base.lazy import logger
 from seglog.engine.known_appends import Keys, Producers
 from seglog.engine.state import TopicState
 from seglog.engine.tail import Tail
@@ -44,14 +59,15 @@ from seglog.segments.rewrite import NEW, settle_rewrite
 from seglog.segments.segment import SegmentFiles, SegmentInfo, cut
 from seglog.segments.tags import drop_tags
 from seglog.startup.replay import Replay
-from seglog.startup.torn_tail import cut_torn_tail
 from seglog.values.deletes import DeleteList
 from seglog.values.last_deletes import LastDeletes
 from seglog.values.layout import SEGMENT_PARTS, Layout, WalFolder, number_in
 from seglog.values.written_elsewhere import Elsewhere
 from seglog.wal.manifest import ActiveMeta, LogManifest, TopicMeta, WalPosition, load
-from seglog.wal.scan import check_begin, scan
-from seglog.wal.wal import is_blank, read_current
+from seglog.wal.scan import check_begin, check_known, check_not_cut, scan
+from seglog.wal.wal import durable_after, foreign_mark, is_blank, read_current
+
+_logger = logger("seglog.startup.recovery")
 
 
 @dataclass(frozen=True, slots=True)
@@ -292,9 +308,38 @@ def _replay_file(files: Files, replay: Replay, number: int, *, is_active: bool) 
             for part in stretch.parts():
                 replay.apply(part)
     except InvalidFrame as error:
-        cut_torn_tail(file, number, error, size, replay, is_active=is_active, is_view=isinstance(files, ReadOnlyFiles))
+        _cut_torn_tail(file, number, error, size, replay, is_active=is_active, is_view=isinstance(files, ReadOnlyFiles))
         replay.drop_batch()
     if replay.batch is not None:
         replay.batch.open.check_not_cut(file, size, size)
     if is_active:
         file.datasync()
+
+
+def _cut_torn_tail(
+    file: OpenFile, number: int, error: InvalidFrame, size: int, replay: Replay, *, is_active: bool, is_view: bool
+) -> None:
+    """Judge the bytes behind the last whole frame of a WAL file, and cut a torn write.
+
+    In a view, a torn write may be one that the writer is making.
+
+    Raises `FileCorrupt`, `FormatUnsupported`.
+    """
+    check_known(file, error, size)
+    if not is_active:
+        raise FileCorrupt(file.path, error.offset, error.reason) from error
+    batch, secret = replay.batch, replay.mark_secret
+    if batch is not None:
+        batch.open.check_not_cut(file, error.offset, size)
+    elif is_blank(file, error.offset, size):
+        return
+    mark = durable_after(file, number, error.offset, size, secret)
+    if mark is not None:
+        raise FileCorrupt(file.path, error.offset, f"{error.reason}; the bytes up to {mark} were durable") from error
+    if foreign_mark(file, number, error.offset, size, secret) is not None:
+        raise FileCorrupt(file.path, error.offset, f"{error.reason}; the bytes are those of another file") from error
+    check_not_cut(file, error, size)
+    begin = error.offset if batch is None else batch.open.begin
+    tell = _logger.debug if is_view else _logger.warning
+    tell("%s ends at offset %d, where a torn write begins: %s", file.path, begin, error.reason)
+    file.truncate(begin)

@@ -63,7 +63,7 @@ def test_a_torn_tail_of_the_wal_is_cut_and_logged(crashed: Path, caplog: pytest.
     place = body.index(VALUES[99])
     body[place + 5 :] = bytes(len(body) - place - 5)
     wal.write_bytes(body)
-    with caplog.at_level(logging.WARNING, "seglog.startup.torn_tail"), seglog.open(crashed, settings=SETTINGS) as log:
+    with caplog.at_level(logging.WARNING, "seglog.startup.recovery"), seglog.open(crashed, settings=SETTINGS) as log:
         assert [record.value for record in log.topic("t").read()] == VALUES[:99]
         assert log.topic("t").append([b"next"]) == range(100, 101)
     [message] = caplog.messages
