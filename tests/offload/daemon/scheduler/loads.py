@@ -16,8 +16,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 
 from offload.daemon.scheduler.pressure import COLLECT, FULL, PAUSE, WIDEN, collect_s
-from offload.daemon.scheduler.ready import ReadyFeeds
-from offload.daemon.scheduler.slots import TICK_S
+from offload.daemon.scheduler.slots import TICK_S, ReadyFeeds
 
 __all__ = ["STEPS", "Load", "Seen"]
 

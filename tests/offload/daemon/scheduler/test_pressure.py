@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from offload.daemon.scheduler.pressure import Pressure, collect_s, group_wait_s, pauses, pressure_of, smoothed
-from offload.daemon.scheduler.ready import ReadyFeeds
+from offload.daemon.scheduler.slots import ReadyFeeds
 
 
 @pytest.mark.parametrize(
