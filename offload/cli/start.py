@@ -148,20 +148,30 @@ def recover(
     topic where they begin. After a failure, repeat the command: it continues. Example: seglog recover
     s3://my-bucket/acme new-data
     """
-    from offload.operations import recover as use
+    from offload import recovery
     from offload.recovery import NotRecovered
 
     def run(tell: Tell) -> Iterator[Recovered | NotRecovered]:
         variables, tenant = dict(os.environ), tenant_of(url, role_arn)
-        return use.recover(directory, url, tell, topic=topic, writable=writable, variables=variables, tenant=tenant)
 
+        def on_progress(done: int, total: int) -> None:
+            tell("recover", total, done, "topics")
+
+        return recovery.recover(
+            directory, url, only=topic, writable=writable, variables=variables, tenant=tenant, on_progress=on_progress
+        )
+
+    failed: Exception | None = None
     results = with_bars(run, is_shown=session.shows_progress)
     with told(lambda: "interrupted: repeat the command, and it continues"), session.one_command():
         for outcome in results:
             if isinstance(outcome, NotRecovered):
+                failed = outcome.error
                 session.output.note(f"{outcome.topic}: {outcome.error}")
             else:
                 session.output.show(outcome, recovered_text(outcome))
+        if failed is not None:
+            raise failed
 
 
 def recovered_text(recovered: Recovered) -> str:

@@ -55,7 +55,6 @@ _CODE = (
     "offload.operations.export",
     "offload.operations.offload",
     "offload.operations.oplog",
-    "offload.operations.recover",
     "offload.operations.restore",
     "offload.recovery",
     "offload.replication",
