@@ -23,7 +23,7 @@ import pytest
 from hypothesis import HealthCheck, Phase, core, settings
 from xdist.scheduler import LoadFileScheduling
 
-from tests import costs, drawn, runs, work
+from tests import costs, drawn, hangs, runs, work
 from tests.faults.files import SimulatedCrash
 from tests.s3_server import (
     empty_remote,
@@ -122,6 +122,7 @@ def pytest_configure(config: pytest.Config) -> None:
     They also inherit that Ctrl-C is ignored, if a script runs the tests in its background.
     """
     work.run_seed()
+    config.pluginmanager.register(hangs)
     if "TMPDIR" not in os.environ and _has_room_in_memory():
         os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(_IN_MEMORY))  # where pytest makes the directories of tests
     gc.disable()  # until all tests are collected
