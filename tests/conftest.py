@@ -107,6 +107,7 @@ _TOGETHER = {
 _APART = ("tests/races/", "tests/simulation/")
 _LONG_DIRECTORIES = {"promises", "seglog"}
 _HANGS_AFTER_S = 3 * 3600
+_OBJECTS_BETWEEN_COLLECTIONS = 20_000
 _IN_MEMORY = Path("/dev/shm")
 _ROOM_IN_MEMORY = 4 << 30
 #: Loggers that a daemon sets up for its process, by `offload/daemon/logs.py` and by uvicorn.
@@ -166,7 +167,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     A test of the soak belongs to one of its parts, and gets a timeout that only a hang reaches. A test of Spark with a
     bucket of its own gets the keyword s3, by which `make test-minio` picks it.
     """
-    items.sort(key=_rank)
+    items.sort(key=lambda item: _rank(item.path))
     for item in items:
         if "spark" in item.path.parts and "s3_remote" in getattr(item, "fixturenames", ()):
             item.extra_keyword_matches.add("s3")
@@ -212,9 +213,13 @@ def _slices() -> frozenset[str]:
 
 
 def pytest_collection_finish() -> None:
-    """Spare the garbage collector the modules and the tests, which stay until the end of the run."""
+    """Spare the garbage collector the modules and the tests, which stay until the end of the run.
+
+    And let it look for cycles less often than for every 700 objects: a test leaves few, and a look takes time of all.
+    """
     gc.collect()
     gc.freeze()
+    gc.set_threshold(_OBJECTS_BETWEEN_COLLECTIONS, 10, 10)
     gc.enable()
 
 
@@ -229,10 +234,11 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     return _FilesTogether(config, log) if config.getvalue("dist") == "loadfile" else None
 
 
-def _rank(item: pytest.Item) -> int:
-    if item.path.stem in _LONG_FILES:
-        return _LONG_FILES.index(item.path.stem)
-    folder = item.path.relative_to(Path(__file__).parent).parts[0]
+@functools.cache
+def _rank(file: Path) -> int:
+    if file.stem in _LONG_FILES:
+        return _LONG_FILES.index(file.stem)
+    folder = file.relative_to(Path(__file__).parent).parts[0]
     return len(_LONG_FILES) + (folder not in _LONG_DIRECTORIES)
 
 
@@ -323,15 +329,19 @@ def _same_process() -> Iterator[None]:
     assert _process() == before
 
 
+_SIGNALS = (signal.SIGALRM, signal.SIGCHLD, signal.SIGHUP, signal.SIGINT, signal.SIGPIPE, signal.SIGTERM)
+
+
 def _process() -> dict[str, object]:
-    signals = (signal.SIGALRM, signal.SIGCHLD, signal.SIGHUP, signal.SIGINT, signal.SIGPIPE, signal.SIGTERM)
+    environment = os.environ._data.copy()  # type: ignore[attr-defined]  # `copy` of the whole encodes and decodes each
+    environment.pop(b"PYTEST_CURRENT_TEST", None)
     return {
-        "environment": {name: text for name, text in os.environ.items() if name != "PYTEST_CURRENT_TEST"},
-        "directory": Path.cwd(),
+        "environment": environment,
+        "directory": os.getcwd(),
         "descriptors": resource.getrlimit(resource.RLIMIT_NOFILE),
         "gc": gc.isenabled(),
         "path": sys.path[:],
-        "signals": [signal.getsignal(each) for each in signals],
+        "signals": [signal.getsignal(each) for each in _SIGNALS],
         "time zone": time.tzname,
     }
 
