@@ -215,7 +215,7 @@ def _slices() -> frozenset[str]:
 def pytest_collection_finish() -> None:
     """Spare the garbage collector the modules and the tests, which stay until the end of the run.
 
-    And let it look for cycles less often than for every 700 objects: a test leaves few, and a look takes time of all.
+    And let it look for cycles less often than at every 700 new objects, because tests make many and leave few cycles.
     """
     gc.collect()
     gc.freeze()

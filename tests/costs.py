@@ -29,8 +29,8 @@ BOUNDS = {"daemon": 142, "jvm": 1, "process": 212, "s3 server": 6}
 _TICKS = os.sysconf("SC_CLK_TCK")
 _started: Counter[str] = Counter()
 _began = [0.0, 0.0]
-#: The processes that come from this one. To look for them takes longer than many a test, because a JVM has sixty threads
-#: and each may have children. So a test of some milliseconds that starts nothing leaves the list as it is.
+#: The processes that come from this one. To look for them takes longer than many a test, because a JVM has sixty
+#: threads and each may have children. So a test of some milliseconds that starts nothing leaves the list as it is.
 _alive: list[str] = []
 _SHORT_S = 0.1
 
