@@ -133,9 +133,11 @@ def configure(engine: Engine, name: str, change_config: Callable[[TopicConfig], 
     entry: ConfigEntry | None = None
     while entry is None:
         state = engine.find(name)
-        if state is None and name in engine.elsewhere:  # so, too, while a promotion moves the name
-            raise WrittenElsewhere(name, is_fenced=False, is_append=False)
-        state = engine.state(name)
+        if state is None:
+            if name in engine.elsewhere:  # so, too, while a promotion moves the name
+                raise WrittenElsewhere(name, is_fenced=False, is_append=False)
+            engine.check_open()
+            raise NoSuchTopic(name)
         former = state.config
         config = change_config(former)
         with committer.lock:
