@@ -31,7 +31,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import field
 from itertools import islice
-from typing import TypeAlias
+from typing import Any, TypeAlias, TypeVar
 
 from offload.daemon.scheduler.slots import ReadySet, Slots
 from offload.daemon.stopping import StopEvent
@@ -49,15 +49,17 @@ _WOKEN_AT_ONCE = 64
 _SLOTS = 4
 # A follower of events waits again so many turns of the loop after it got a page, if its client takes the page at once.
 _TURNS = 8
+_MOST_CACHED = 16  # followers that are at different places in their other topics want other bytes
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
 class Page:
     """The records and gaps from `first_seq` up to `next_seq`, deleted ones left out, and the JSON line of each.
 
-    `epoch` is the one for the ids of the records. `cache` and `texts` have what is made of the page once, for all
-    followers that want the same. `is_collected` says that the feed collected news for it under
-    pressure, so that one event should carry them.
+    `epoch` is the one for the ids of the records. `cache` has what is made of the page once, for all followers that
+    want the same. `is_collected` says that the feed collected news for it under pressure, so that one event should
+    carry them.
     """
 
     epoch: int
@@ -67,8 +69,7 @@ class Page:
     lines: tuple[bytes, ...]
     is_collected: bool = False
     has_gaps: bool = False
-    cache: dict[object, bytes] = field(default_factory=dict["object", "bytes"], compare=False)
-    texts: dict[object, str] = field(default_factory=dict["object", "str"], compare=False)
+    cache: dict[object, Any] = field(default_factory=dict["object", "Any"], compare=False)
 
     @property
     def is_empty(self) -> bool:
@@ -78,12 +79,14 @@ class Page:
     def count_records(self, indexes: Iterable[int]) -> int:
         return sum(isinstance(self.items[index], Record) for index in indexes)
 
-    def cached(self, key: object, make: Callable[[], bytes]) -> bytes:
-        """Return what `make` makes of the page, once for all followers with the same key."""
-        body = self.cache.get(key)
-        if body is None:
-            body = self.cache[key] = make()
-        return body
+    def cached(self, key: object, make: Callable[[], T]) -> T:
+        """Return what `make` makes of the page: once for all followers with the same key, of 16 keys at most."""
+        if key in self.cache:
+            return self.cache[key]  # type: ignore[no-any-return]
+        made = make()
+        if len(self.cache) < _MOST_CACHED:
+            self.cache[key] = made
+        return made
 
 
 def read_page(

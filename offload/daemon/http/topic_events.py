@@ -68,7 +68,6 @@ from seglog.base.dataclasses import dataclass
 
 MOST_TOPICS: Final = 32
 RETRY_MS: Final = 1000
-_ENCODINGS = 16  # of one page, for followers that are at different places in their other topics
 _CONSISTENCIES = ("eventual", "strong")
 
 _EXAMPLE = (
@@ -262,15 +261,9 @@ def _encoded(arrival: Arrival, choice: Choice, position: Position) -> bytes:
             return collected_event(page, places, around)
         return events_of(page, places, around)
 
-    key = choice, around
     if hidden is not None or first > page.first_seq:
         return encode()
-    body = page.cache.get(key)
-    if body is None:
-        body = encode()
-        if len(page.cache) < _ENCODINGS:
-            page.cache[key] = body
-    return body
+    return page.cached((choice, around), encode)
 
 
 def _check_strong(topics: Mapping[str, Topic | ReplicaTopic]) -> None:

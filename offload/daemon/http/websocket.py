@@ -65,7 +65,6 @@ MOST_SUBSCRIPTIONS: Final = 32
 MOST_WAITING: Final = 4
 """The messages that wait for a client at most. A page is encoded once it has a place among them."""
 
-_TEXTS = 16  # of one page, for subscriptions with other numbers
 _QUERY = frozenset({"ticket"})  # whoever checks the client has read it
 _STOPPED = {"type": "websocket.close", "code": 1012, "reason": "stopping"}
 _log = logging.getLogger("seglog.daemon")
@@ -159,6 +158,11 @@ class _Subscription:
     def silence_s(self) -> float | None:
         """Return how long the client may go without a message; None if it has all that there is to say."""
         return None if self.unsaid is None else max(0.0, self.due_s - time.monotonic())
+
+    @property
+    def key(self) -> object:
+        """Return the key of its message in the cache of a page: that of all with the same choice and number."""
+        return "socket", self.choice, self.id
 
     def grant(self, records: int) -> None:
         if self.credit is not None:
@@ -402,8 +406,7 @@ class _Session:
         """Send the records of a page, as the credit allows: all in one message, or a part of it in each."""
         page = news.page
         is_shared = news.first_seq <= page.first_seq and subscription.acked is None
-        key = subscription.choice, subscription.id
-        if is_shared and subscription.credit is None and (text := page.texts.get(key)) is not None:
+        if is_shared and subscription.credit is None and (text := page.cache.get(subscription.key)) is not None:
             await self._tell(text)  # the message that another client got
             subscription.unsaid = None
             return
@@ -479,13 +482,10 @@ def _within_credit(page: Page, places: list[int], most: int | None) -> list[int]
 
 
 def _records(page: Page, places: list[int], subscription: _Subscription, last: EventId, *, is_shared: bool) -> str:
-    key = "socket", subscription.choice
-    is_kept = is_shared and (key in page.cache or len(page.cache) < _TEXTS)
-    lines = page.cached(key, lambda: _joined(page, places)) if is_kept else _joined(page, places)
-    text = messages.records(subscription.id, last, lines)
-    if is_shared and len(page.texts) < _TEXTS:
-        page.texts[subscription.choice, subscription.id] = text
-    return text
+    if not is_shared:
+        return messages.records(subscription.id, last, _joined(page, places))
+    lines = page.cached(("socket", subscription.choice), lambda: _joined(page, places))
+    return page.cached(subscription.key, lambda: messages.records(subscription.id, last, lines))
 
 
 def _joined(page: Page, places: list[int]) -> bytes:

@@ -227,3 +227,15 @@ def test_listeners_of_a_stop_are_called_once_also_late_ones() -> None:
     stopping.set()
     stopping.listen(lambda: called.append(2))
     assert called == [1, 2]
+
+
+def test_a_page_keeps_what_is_made_of_it_for_16_keys_at_most() -> None:
+    page, made = Page(1, 1, 2, (), ()), list[int]()
+
+    def make(key: int) -> bytes:
+        made.append(key)
+        return b"%d" % key
+
+    for _ in range(2):
+        assert [page.cached(key, lambda key=key: make(key)) for key in range(20)] == [b"%d" % key for key in range(20)]  # type: ignore[misc]
+    assert made == [*range(20), *range(16, 20)]
