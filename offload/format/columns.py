@@ -21,8 +21,7 @@ from xxhash import xxh3_64_intdigest
 
 from offload.errors import InvalidChunk
 from offload.format.block import ChunkRef
-from offload.format.dtypes import ENTRY_HEAD
-from offload.format.entry import ENTRY, MIN_DATA_LENGTH, entry_heads, entry_starts
+from offload.format.entry import ENTRY, MIN_DATA_LENGTH, entry_head, entry_heads, entry_starts
 from seglog.base.dataclasses import dataclass
 from seglog.format.arrow import labels
 from seglog.format.frame import CHECKSUM, HAS_NODE, HAS_TAG, FrameType
@@ -103,7 +102,7 @@ def _bounds(heads: NDArray[Any], starts: NDArray[np.int64]) -> NDArray[np.int64]
     """Return the offsets of one Arrow array of all parts: where each part begins, and where the last one ends."""
     bounds = np.empty(_PARTS * len(heads) + 1, dtype=np.int64)
     bounds[0::_PARTS] = starts
-    bounds[1::_PARTS] = starts[:-1] + ENTRY_HEAD.itemsize
+    bounds[1::_PARTS] = starts[:-1] + entry_head().itemsize
     bounds[2::_PARTS] = bounds[1::_PARTS] + heads["node_len"]
     bounds[3::_PARTS] = bounds[2::_PARTS] + heads["tag_len"]
     bounds[4::_PARTS] = bounds[3::_PARTS] + heads["data_len"]

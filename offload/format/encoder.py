@@ -12,6 +12,7 @@ offload.format.block and offload.format.entry define the layout. This module doe
 
 from __future__ import annotations
 
+import functools
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -22,7 +23,6 @@ from xxhash import xxh3_64_intdigest
 
 from catalog.format.commit import Codec
 from offload.errors import OffloadError
-from offload.format.arrays import dtypes
 from offload.format.block import BlockBuilder, ChunkRef, largest_entry, raw_capacity
 from offload.format.codec import chunk_encoder
 from offload.format.entry import ENTRY, entry_starts
@@ -266,16 +266,23 @@ def _entries(
     bodies with gaps for both, and then fills all gaps at once. Behind bodies of one length, it fills them in place.
     """
     count = len(bodies)
-    joined = bytearray(dtypes.GAP.itemsize).join([b"", *bodies, b""])
+    gap = _gap()
+    joined = bytearray(gap.itemsize).join([b"", *bodies, b""])
     has_one_length = bool((lengths == lengths[0]).all())
     step = ENTRY.size + int(lengths[0])
-    gaps = np.ndarray(count + 1, dtypes.GAP, joined, 0, (step,)) if has_one_length else np.zeros(count + 1, dtypes.GAP)
+    gaps = np.ndarray(count + 1, gap, joined, 0, (step,)) if has_one_length else np.zeros(count + 1, gap)
     gaps["checksum"][1:] = checksums
     gaps["length"][:-1] = lengths
     gaps["entry_id"][:-1] = np.arange(first_id, first_id + count)
     if not has_one_length:
         scatter(gaps, joined, entry_starts(lengths))
     return memoryview(joined)[CHECKSUM.size : -ENTRY.size]
+
+
+@functools.cache
+def _gap() -> np.dtype[Any]:
+    """Return the dtype of what lies between one frame's body and the next."""
+    return np.dtype([("checksum", "<u8"), ("length", ">u4"), ("entry_id", ">u8")])
 
 
 def _serialized(bitmap: BitMap) -> bytes:

@@ -28,13 +28,13 @@ Source: PIP-17, "Payload format". This module does no I/O.
 
 from __future__ import annotations
 
+import functools
 import struct
 from collections.abc import Iterator
 from typing import Any
 
 from offload.errors import InvalidChunk
-from offload.format.arrays import dtypes
-from seglog.format.arrays import NDArray, np
+from seglog.format.arrays import NDArray, dtypes, np
 from seglog.format.frame import MIN_FRAME_BYTES
 
 ENTRY = struct.Struct(">IQ")
@@ -75,8 +75,15 @@ def entry_starts(lengths: NDArray[Any]) -> NDArray[np.int64]:
     return starts
 
 
+@functools.cache
+def entry_head() -> np.dtype[Any]:
+    """Return the dtype of an entry with the fixed part of its frame, to read and write thousands of them at once."""
+    return np.dtype([("length", ">u4"), ("entry_id", ">u8"), *dtypes.BODY_HEADS.descr])
+
+
 def entry_heads(raw: bytes | bytearray | memoryview, starts: NDArray[np.int64]) -> NDArray[Any]:
     """Return the heads of the entries at `starts`. Each entry must have `MIN_DATA_LENGTH` of data in `raw`."""
-    windows = np.lib.stride_tricks.sliding_window_view(np.frombuffer(raw, dtype=np.uint8), dtypes.ENTRY_HEAD.itemsize)
-    gathered: NDArray[Any] = windows[starts].view(dtypes.ENTRY_HEAD)[:, 0]
+    head = entry_head()
+    windows = np.lib.stride_tricks.sliding_window_view(np.frombuffer(raw, dtype=np.uint8), head.itemsize)
+    gathered: NDArray[Any] = windows[starts].view(head)[:, 0]
     return gathered

@@ -8,8 +8,7 @@ from hypothesis import strategies as st
 
 from catalog.format.commit import Codec
 from offload.errors import InvalidChunk
-from offload.format.dtypes import ENTRY_HEAD
-from offload.format.entry import ENTRY, entries
+from offload.format.entry import ENTRY, entries, entry_head
 from seglog.format.frame import HEADER
 from tests.offload.samples import Sample, encode_object, frames_of, frames_of_samples, sample_lists
 
@@ -22,8 +21,9 @@ def raw_of(samples: list[Sample]) -> bytes:
 def test_the_head_of_an_entry_is_the_one_that_the_docstring_tells():
     fixed = [("length", 0), ("entry_id", 4), ("type", 12), ("flags", 13), ("topic_id", 14), ("seq", 22), ("ts_ms", 30)]
     fixed += [("node_len", 38), ("tag_len", 40), ("data_len", 42)]
-    assert [(name, ENTRY_HEAD.fields[name][1]) for name in ENTRY_HEAD.names] == fixed
-    assert ENTRY_HEAD.itemsize == 46 == ENTRY.size + HEADER.size - 4
+    head = entry_head()
+    assert [(name, head.fields[name][1]) for name in head.names] == fixed
+    assert head.itemsize == 46 == ENTRY.size + HEADER.size - 4
 
 
 @given(sample_lists)
