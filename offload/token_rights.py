@@ -208,6 +208,26 @@ def new_token() -> str:
     return secrets.token_urlsafe(32)
 
 
+@dataclass(frozen=True, slots=True)
+class TokenMade:
+    """A new token. `line` is for the token file, which has only the SHA-256. Nothing keeps `token` itself."""
+
+    name: str
+    role: str
+    topics: str
+    line: str
+    token: str
+
+
+def make_token(name: str, role: str, topics: str, tenant: str | None = None) -> TokenMade:
+    """Make a token with its line. With `tenant`, it is bound to that. Raises `Misuse`."""
+    roles = {role.word: role for role in Role}
+    if role not in roles:
+        raise Misuse(f"{role!r} is none of {', '.join(roles)}")
+    token = new_token()
+    return TokenMade(name, role, topics, token_line(name, roles[role], topics, token, tenant or ""), token)
+
+
 def _bare(token: bytes, file: str, number: int) -> Tokens:
     if len(token) < _LEAST_BYTES:
         raise InvalidTokens(file, number, f"the token has fewer than {_LEAST_BYTES} characters")

@@ -21,9 +21,9 @@ def new(
     at its start and after SIGHUP. The setting is serve.token_file. A token with --tenant is known to that tenant only.
     Example: seglog token new shipper --role append --topics 'app-*' >> tokens
     """
-    from offload.operations import token as use
+    from offload.token_rights import make_token
 
-    token = use.new(name, role, topics, tenant)
+    token = make_token(name, role, topics, tenant)
     session.output.show(token, token.line)
     if not session.as_json:
         session.output.note(f"the token of {token.name}, shown only now: {token.token}")

@@ -461,8 +461,9 @@ COMMANDS: Mapping[str, Command] = _Served()
 
 def schemas() -> dict[str, Any]:
     """Return the schema of each kind of result, also of those that the command line alone shows."""
-    from offload.operations import append, bisect, demo, doctor, export, init, inspect, standby, tenant, token, verify
+    from offload.operations import append, bisect, demo, doctor, export, init, inspect, standby, tenant, verify
     from offload.operations.result_json import ERROR, schemas_of
+    from offload.token_rights import make_token
 
     served = [command.function for command in COMMANDS.values()]
     others: list[Callable[..., Any]] = [
@@ -482,7 +483,7 @@ def schemas() -> dict[str, Any]:
         doctor.doctor_directory,
         tenant.delete,
         tenant.preview,
-        token.new,
+        make_token,
         tenant.listed,
         tenant.policy,
         tenant.policy_of_bucket,
