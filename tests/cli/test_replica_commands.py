@@ -170,3 +170,14 @@ def test_recover_makes_a_directory_from_the_remote_alone(two: Run, remote: str, 
     assert [row["name"] for row in rows(two, "status", directory="third")] == ["t@first"]
     empty = two("recover", (tmp_path / "nothing").as_uri(), "fourth")
     assert (empty.code, empty.out, "no topic at all in" in empty.err) == (3, b"", True)
+
+
+def test_recover_goes_on_after_a_name_that_fails_and_ends_with_its_error(two: Run, remote: str, tmp_path: Path) -> None:
+    two("restore", "t", "--to", "seq:1", "--as", "first", directory="one")
+    [ref] = (tmp_path / "remote" / "refs" / "t").glob("first*")
+    ref.write_bytes(ref.read_bytes()[:-1])
+    ship(two, b"c\n")
+    two("restore", "t", "--to", "seq:1", "--as", "second", directory="one")
+    done = two("--json", "recover", remote, "new")
+    assert [json.loads(line)["topic"] for line in done.out.splitlines()] == ["t", "t@second"]
+    assert (done.code, "t@first: " in done.err) == (5, True)
