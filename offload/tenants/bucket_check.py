@@ -21,7 +21,7 @@ from botocore.exceptions import BotoCoreError, ClientError
 from catalog.format.remotes import split_remote
 from catalog.objects.s3_client import is_aws
 from catalog.objects.s3_credentials import FoundCredentials
-from offload.tenants.aio_clients import open_aio_client, warm
+from offload.tenants.credentials import open_aio_client, warm
 from seglog.base.dataclasses import dataclass
 
 _TIMEOUTS = {"connect_timeout": 5, "read_timeout": 15}

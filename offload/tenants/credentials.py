@@ -21,17 +21,23 @@ NEWEST-1  A renewal is due at two thirds of the life. A chance brings it forward
 NEWEST-2  A failed renewal takes nothing away: the old credentials stay until they expire.
 NEWEST-3  A store that refuses the newest access key brings the renewal forward, but not within five seconds of the last
     one. So a store that refuses every key makes no storm at STS.
+
+**Clients of aiobotocore.** Only functions import it, because most processes need none. The first client of a process
+parses the descriptions of the AWS services, which takes 80 ms of CPU. Later ones share them and take 5 to 8 ms. So
+`warm` parses them in a thread, and the event loop of a daemon never waits that long.
 """
 
 from __future__ import annotations
 
 import asyncio
+import functools
 import logging
 import random
 import threading
 import time
-from collections.abc import Awaitable, Callable
-from contextlib import AsyncExitStack, suppress
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import replace
 from importlib.util import find_spec
 from typing import Any
@@ -44,7 +50,6 @@ from catalog.objects.s3_credentials import FoundCredentials
 from catalog.objects.s3_timeout import SilentStore, be_patient
 from catalog.objects.store_timeout import LIMIT_S
 from offload.settings import Backoff
-from offload.tenants.aio_clients import open_aio_client, warm
 from offload.tenants.sts_request import GrantedCredentials, TenantAccess, granted_in, request_of
 from seglog.base.dataclasses import dataclass
 from seglog.errors import NotInstalled
@@ -58,6 +63,8 @@ _AT_ONCE = 8
 WAIT_S = 10.0
 _ANSWER_S = 60
 _TIMEOUTS = {"connect_timeout": 5, "read_timeout": 10}
+_WARM = {"region_name": "us-east-1", "aws_access_key_id": "none", "aws_secret_access_key": "none"}
+_warmed: set[str] = set()
 _log = logging.getLogger(__name__)
 
 Assume = Callable[[TenantAccess], Awaitable[GrantedCredentials]]
@@ -314,3 +321,39 @@ def _error_of(access: TenantAccess, trouble: Exception) -> CatalogError:
 
 def _warn(tenant: str, error: CatalogError) -> None:
     _log.warning("tenant %s: cannot renew its credentials: %s", tenant, error)
+
+
+@asynccontextmanager
+async def open_aio_client(
+    service: str, settings: Mapping[str, object], profile: str = "", credentials: Mapping[str, str | None] | None = None
+) -> AsyncIterator[Any]:
+    """Yield a client. `settings` are those of its AioConfig. Without `credentials`, the AWS environment gives them."""
+    from aiobotocore.config import AioConfig
+    from aiobotocore.session import AioSession
+
+    session = AioSession(profile=profile or None)
+    session.register_component("data_loader", _loader(session.get_config_variable("data_path")))
+    async with session.create_client(service, config=AioConfig(**settings), **(credentials or {})) as client:
+        yield client
+
+
+async def warm(service: str) -> None:
+    """Parse the descriptions of a service in a thread, unless this process has done so."""
+    if service in _warmed:
+        return
+
+    async def open_and_close() -> None:
+        async with open_aio_client(service, {}, "", _WARM):
+            pass
+
+    # A thread of its own: callers that wait for these very credentials may fill the default ones of the loop.
+    with ThreadPoolExecutor(1, "seglog-warm") as pool:
+        await asyncio.get_running_loop().run_in_executor(pool, lambda: asyncio.run(open_and_close()))
+    _warmed.add(service)
+
+
+@functools.cache
+def _loader(data_path: str | None) -> Any:
+    from botocore.loaders import create_loader
+
+    return create_loader(data_path)
