@@ -118,7 +118,7 @@ class LocalStore:
 
     def get_with_etag(self, key: Key) -> WithETag:
         body = self.get(key)
-        return WithETag(body, _etag(body))
+        return WithETag(body, own_tag(body))
 
     def swap(self, key: Key, body: bytes, etag: str) -> None:
         target = self._path(key)
@@ -353,7 +353,7 @@ class LocalStore:
     def _etag_now(self, path: Path) -> str | None:
         """Return the etag of the object at `path`; None if there is no object."""
         try:
-            return _etag(path.read_bytes())
+            return own_tag(path.read_bytes())
         except OSError as cause:
             if cause.errno not in ABSENT:
                 raise
@@ -414,10 +414,6 @@ def _settle(key: Key, target: Path) -> None:
         sync_dir(target.parent)
     except OSError as cause:
         raise OutcomeUnknown(key, str(cause)) from cause
-
-
-def _etag(body: bytes | bytearray) -> str:
-    return xxhash.xxh3_128_hexdigest(body)
 
 
 def _string_map(value: object) -> dict[str, str]:

@@ -103,7 +103,7 @@ class StoredPart:
 
 
 def own_tag(body: bytes | bytearray) -> str:
-    """Return the tag of a part with a file of its own."""
+    """Return the ETag of an object, or the tag of a part with a file of its own."""
     return xxhash.xxh3_128_hexdigest(body)
 
 
