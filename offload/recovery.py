@@ -111,7 +111,6 @@ def set_up(
     directory: Path,
     url: str,
     *,
-    store: ObjectStore | None = None,
     variables: Mapping[str, str] = NO_VARIABLES,
     tenant: TenantSettings | None = None,
     on_progress: Callable[[int, int], None] = _ignore,
@@ -122,7 +121,7 @@ def set_up(
         archive.replication.sync(name)
         return name
 
-    yield from _each(directory, url, work, None, on_progress, variables, tenant, store=store)
+    yield from _each(directory, url, work, None, on_progress, variables, tenant)
 
 
 def prepare(
@@ -181,7 +180,7 @@ def _each(
     variables: Mapping[str, str],
     tenant: TenantSettings | None,
     *,
-    store: ObjectStore | None,
+    store: ObjectStore | None = None,
     clock: Clock | None = None,
     files: Files | None = None,
 ) -> Iterator[_T | NotRecovered]:

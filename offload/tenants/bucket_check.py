@@ -75,7 +75,7 @@ class BucketCheck:
         return f"a LIST of {self.bucket} without a prefix is {_words(self.whole_bucket, self.whole_bucket_reason)}"
 
 
-async def check_bucket(url: str, credentials: FoundCredentials | None, profile: str = "") -> BucketCheck:
+async def check_bucket(url: str, credentials: FoundCredentials | None) -> BucketCheck:
     """Check the bucket behind `s3://bucket/prefix`. Without credentials, the AWS environment gives them."""
     parts = split_remote(url)
     bucket, prefix = parts.netloc, f"{parts.path.strip('/')}/"
@@ -88,10 +88,10 @@ async def check_bucket(url: str, credentials: FoundCredentials | None, profile: 
         }
     await warm("s3")
     settings: dict[str, Any] = {**_TIMEOUTS, "signature_version": "s3v4"}
-    async with open_aio_client("s3", settings, profile, keys) as client:
+    async with open_aio_client("s3", settings, credentials=keys) as client:
         is_virtual = is_aws(client.meta.endpoint_url)
     settings |= {"s3": {"addressing_style": "auto" if is_virtual else "path"}}
-    async with open_aio_client("s3", settings, profile, keys) as client:
+    async with open_aio_client("s3", settings, credentials=keys) as client:
         own = await _list(client, Bucket=bucket, Prefix=prefix, MaxKeys=1)
         bucket_list = await _list(client, Bucket=bucket, MaxKeys=1)
     return BucketCheck(bucket, prefix, own[0], bucket_list[0], own[1], bucket_list[1])

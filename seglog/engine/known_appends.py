@@ -32,10 +32,10 @@ class Producers:
 
     __slots__ = ("_in_flight", "_known", "_not_older_ms", "forgotten", "keep_ms")
 
-    def __init__(self, producers: Iterable[tuple[str, Producer]] = (), keep_ms: int | None = None) -> None:
+    def __init__(self, producers: Iterable[tuple[str, Producer]] = ()) -> None:
         self._known: OrderedDict[str, Producer] = OrderedDict(producers)
         self._in_flight: dict[str, Producer] = {}
-        self.keep_ms = keep_ms
+        self.keep_ms: int | None = None
         self.forgotten = 0
         self._not_older_ms = 0  # no published producer is older
 
@@ -108,10 +108,10 @@ class Keys:
 
     __slots__ = ("_in_flight", "_known", "keep_ms")
 
-    def __init__(self, keys: Iterable[tuple[str, Key]] = (), keep_ms: int | None = None) -> None:
+    def __init__(self, keys: Iterable[tuple[str, Key]] = ()) -> None:
         self._known: OrderedDict[str, Key] = OrderedDict(keys)
         self._in_flight: dict[str, Key] = {}
-        self.keep_ms = keep_ms
+        self.keep_ms: int | None = None
 
     def __len__(self) -> int:
         return len(self._known)
