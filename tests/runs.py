@@ -62,13 +62,24 @@ _WORKERS = ("-n", "3", "--dist", "loadfile", "--no-loadscope-reorder")
 
 
 class Group(NamedTuple):
-    """Tests that run together, and the product's folders that they prove. A longer path wins over a shorter one."""
+    """Tests that run together, and the product's folders that they prove.
+
+    Tests are folders, or files of a folder that is too much for one group. A longer path wins over a shorter one.
+    """
 
     tests: tuple[str, ...]
     folders: tuple[str, ...]
 
 
 _JOINTS = ("offload/daemon", "offload/replication", "offload/services")
+#: Promises that a crash, a kill, a damage or a failing disk or store puts to the proof.
+_CRASHES = (
+    *("acked_cursors", "acked_survives_crash", "cold_trouble_stays_cold", "corruption_is_located", "corruption_matrix"),
+    *("crash_images", "followed_file", "full_disk", "group_commit_images", "hostile_values", "kill_at_every_step"),
+    *("kill_under_live_appends", "listed_points", "lost_machine", "nth_operation_fails", "producer_crashes"),
+    *("repeated_appends", "signals", "silent_stores", "store_fault_plan", "store_fault_plan_over_http"),
+    "stream_crashes",
+)
 
 GROUPS = {
     "core": Group(("tests",), ("seglog", "benchmarks", "docs", "localstack", "scripts", "tests")),
@@ -78,7 +89,12 @@ GROUPS = {
     "spark": Group(("tests/offload/spark",), ("offload/spark", "offload/load")),
     "versions": Group(("tests/offload/spark/versions",), ("offload/spark",)),
     "promises": Group(("tests/promises",), ("seglog", "catalog", *_JOINTS, "offload/read", "offload/write")),
-    "races": Group(("tests/races", "tests/simulation"), ("catalog", *_JOINTS, "offload/operations", "offload/write")),
+    "crashes": Group(
+        tuple(f"tests/promises/test_{name}.py" for name in _CRASHES),
+        ("seglog", "catalog", *_JOINTS, "offload/read", "offload/write"),
+    ),
+    "races": Group(("tests/races",), ("catalog", *_JOINTS, "offload/operations", "offload/write")),
+    "simulation": Group(("tests/simulation",), ("catalog", *_JOINTS, "offload/write")),
     "iam": Group(("tests/iam",), ("offload/tenants", "catalog/tenants", "localstack")),
     "pulsar": Group(("tests/interop",), ("offload/format", "offload/write")),
 }
@@ -102,7 +118,7 @@ def touched(paths: Iterable[str]) -> set[str]:
 
 
 def _longest(path: str, names: dict[str, str]) -> str:
-    return names[max((folder for folder in names if path.startswith(f"{folder}/")), key=len)]
+    return names[max((place for place in names if f"{path}/".startswith(f"{place}/")), key=len)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,8 +137,8 @@ def group_run(name: str) -> Run:
     group = GROUPS[name]
     if name in ("iam", "pulsar"):  # what these need is made by their own targets
         return Run(f"group {name}", ("make", f"test-{name}"))
-    others = sorted({tests for other in GROUPS.values() for tests in other.tests if tests not in group.tests})
-    inner = [f"--ignore={tests}" for tests in others if any(tests.startswith(f"{own}/") for own in group.tests)]
+    others = sorted({place for other in GROUPS.values() for place in other.tests if place not in group.tests})
+    inner = [f"--ignore={place}" for place in others if any(place.startswith(f"{own}/") for own in group.tests)]
     return Run(f"group {name}", _pytest("not soak and not pulsar", *_WORKERS, *inner, *group.tests))
 
 
