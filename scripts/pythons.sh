@@ -7,8 +7,9 @@
 #   /usr/bin/python3, if its release is     arguments, journal: the reading of annotations differs between patch releases
 #   another
 #
-# Each has a copy of the tracked and new files, with its own .venv, in .venv/pythons/<version>. If a Python is missing,
-# or cannot make a .venv, a line says so, and the run goes on.
+# Each has a copy of the tracked and new files, with its own .venv, in .venv/pythons/<version>. Without WHOLE, the .venv
+# lacks the packages in `unasked`, which these tests never import and which take longer to install than the tests to run.
+# If a Python is missing, or cannot make a .venv, a line says so, and the run goes on.
 set -eu
 unset CDPATH
 cd "$(dirname "$0")/.."
@@ -16,7 +17,8 @@ cd "$(dirname "$0")/.."
 patch="tests/seglog/test_arguments.py tests/catalog/test_arguments.py tests/offload/test_arguments.py tests/seglog/journal"
 newest="$patch tests/faults/test_interrupts.py tests/promises/test_interrupts.py tests/promises/test_interrupted_leaders.py
     tests/promises/test_interrupted_ephemeral_appends.py tests/seglog/test_sealed_version.py tests/simulation tests/races"
-if [ -n "${WHOLE:-}" ]; then patch="" newest=""; fi
+unasked="atheris grpcio-tools import-linter mypy pandas policy-sentry pyarrow pyspark ruff"
+if [ -n "${WHOLE:-}" ]; then patch="" newest="" unasked=""; fi
 
 release() { "$1" -c 'import sys, ensurepip, venv; print("%d.%d.%d" % sys.version_info[:3])' 2>/dev/null || true; }
 own=$(release .venv/bin/python)
@@ -39,6 +41,8 @@ run_on() {
     mkdir -p "$tree"
     git ls-files -z --cached --others --exclude-standard | xargs -0 sh -c 'for f; do [ ! -e "$f" ] || printf "%s\\0" "$f"; done' - |
         tar -c --null -T - | tar -x -C "$tree"
+    awk -v unasked=" $unasked " '/^[^ #]/ { split($0, words, "=="); drop = index(unasked, " " words[1] " ") } !drop' \
+        requirements.lock >"$tree/requirements.lock"
     PYTHON=$python "$tree/scripts/setup.sh"
     echo "pythons: $name is $version"
     (cd "$tree" && scripts/isolated.sh env SEGLOG_TEST_SEED="${SEGLOG_TEST_SEED:-30}" \

@@ -90,9 +90,10 @@ wanted() {
 }
 
 # pip, which takes only what requirements.lock has a hash for. Some packages have no wheel and are built here: with the
-# locked setuptools, installed before them, rather than with whatever an isolated build would fetch.
+# locked setuptools, installed before them, rather than with whatever an isolated build would fetch. Python compiles the
+# modules that it imports, so pip need not compile them all.
 install_locked() {
-    install=".venv/bin/python -m pip install --quiet --disable-pip-version-check"
+    install=".venv/bin/python -m pip install --quiet --disable-pip-version-check --no-compile"
     awk '/^[^ #]/ { builder = /^setuptools==/ } builder' requirements.lock >.venv/builder.lock
     $install --require-hashes -r .venv/builder.lock
     $install --require-hashes --no-build-isolation --use-pep517 -r requirements.lock
