@@ -14,6 +14,7 @@
     │   ├── TopicExists
     │   ├── ConcurrentModification  the topic was changed since the caller looked
     │   ├── DeleteNotUndone      no undo of that delete: its records are gone, or others took them as well
+    │   ├── LeaseLost            a worker's lease of a job is over, and another one may have the job
     │   ├── HeadMoved            an append with `if_head`: another one came first
     │   ├── ProducerFenced       the producer has appended in a higher epoch
     │   ├── ProducerGap          the batch of a producer skips a number
@@ -219,6 +220,16 @@ class ProducerGap(Conflict):
     expected: int
     message = "producer {producer} of topic {topic} is at batch {expected}, not {number}; nothing was appended"
     hint = "append batch {expected} first. If the log no longer knows the producer, begin a higher epoch"
+
+
+class LeaseLost(Conflict):
+    """The lease of each job that the call names is over, and nothing was changed. Another worker may have the job."""
+
+    topic: str
+    queue: str
+    seq: int
+    message = "the lease of job {seq} of {topic}/{queue} is over; nothing was changed"
+    hint = "drop the job, because it comes again; extend a lease before its deadline, or make the queue's longer"
 
 
 class BatchForgotten(Conflict):

@@ -22,6 +22,7 @@ GROUPS = {
         ListedCommand(
             "pin", "Leases on points in the history. GC keeps these points until they expire.", section="names"
         ),
+        ListedCommand("queue", "Jobs of a topic for workers, which claim and ack them."),
         ListedCommand("tag", "Names for points in the history. GC keeps these points.", section="names"),
         ListedCommand("tenant", "Tenants of a bucket: IAM policies, credentials, checks."),
         ListedCommand("token", "Tokens of the daemon's clients."),

@@ -2,6 +2,7 @@
 
     _streams           the entries of the streams (offload.daemon.streams.entries)
     _seglog.cursors    the states of the cursors (seglog.delivery.cursor)
+    _seglog.queues     the events of the queues (seglog.delivery.queue)
     _seglog.*          kept for later versions
 
 RESERVED-1  No client appends to such a topic, removes its records, or makes or changes the topic. An entry of

@@ -30,6 +30,7 @@ from offload.daemon.offload_outcomes import Runs
 from offload.daemon.past_topic import PastTopic
 from offload.daemon.problems import RETRY_AFTER_S
 from offload.daemon.proxy import ProxyObjects
+from offload.daemon.queues import Queues
 from offload.daemon.quota import Quota
 from offload.daemon.scheduler.slots import Slots
 from offload.daemon.stopping import StopEvent
@@ -111,6 +112,7 @@ class Service:
         metrics.watch_delivery(ready, cold_ready)
         log.queue.group_wait_s = ready.group_wait_s
         self.cursors = Cursors(self)
+        self.queues = Queues(self)
         self._loaded = loaded
         self._gate = gate
         self._has_log_id = False
@@ -165,6 +167,7 @@ class Service:
         tenant_id.set(self.tenant)
         self._background.start()
         self.cursors.start()
+        self.queues.start()
         if self.aws is not None:
             self.aws.start(self.events)
 

@@ -1106,6 +1106,96 @@ COMMANDS = {
         'more',
         (),
     ),
+    'queue/create': ListedCommand(
+        'queue/create',
+        'Make a queue, which hands out each record of a topic to one worker at a time.\n'
+        '\n'
+        'A worker claims jobs and acks those that it has done. A job that is not acked before its lease ends comes again. The\n'
+        'daemon serves claims over HTTP, and `client.queue` of seglog.connect asks it.\n'
+        'Example: seglog queue create orders billing --lease 2m --dead-letter orders-dead',
+        (
+            ListedParameter('topic', 'str', 'TOPIC or TOPIC@BRANCH.', (), is_required=True, is_topic=True, metavar='TOPIC', names='topic'),
+            ListedParameter('name', 'str', 'The new queue.', (), is_required=True),
+            ListedParameter('lease', 'str', 'How long a worker has a job before it comes again, such as 30s.', ('--lease',), default='30s'),
+            ListedParameter('max_deliver', 'int', 'A job is dead after so many deliveries.', ('--max-deliver',), default=5, least=1),
+            ListedParameter('on_ack', 'choice', 'keep: the topic stays as it is. delete: an acked job is deleted soon.', ('--on-ack',), default='keep', choices=('keep', 'delete')),
+            ListedParameter('dead_letter', 'str', 'The topic that gets dead jobs.', ('--dead-letter',), metavar='TOPIC', names='plain topic'),
+            ListedParameter('max_in_flight', 'str', 'So many jobs at most are with workers at a time; none: no bound.', ('--max-in-flight',), default='none'),
+            ListedParameter('max_dead_per_minute', 'int', 'The queue pauses when more jobs die within a minute.', ('--max-dead-per-minute',), default=100, least=1),
+            ListedParameter('claim_jitter_ms', 'int', 'Claims within so many ms share the jobs evenly; 0: each gets what there is.', ('--claim-jitter-ms',), default=0, least=0),
+        ),
+        'offload.operations.queue',
+        'more',
+        (),
+    ),
+    'queue/list': ListedCommand(
+        'queue/list',
+        'List the queues, and what their jobs do.',
+        (
+            ListedParameter('topic', 'str', 'One topic; all without it.', (), names='topic'),
+        ),
+        'offload.operations.queue',
+        'more',
+        (),
+    ),
+    'queue/show': ListedCommand(
+        'queue/show',
+        'Show a queue, its settings, and the one reason why a claim gets no job now.\n'
+        '\n'
+        'The reason is one of these: the queue is empty or paused, its jobs are in flight, or none is due before a time.',
+        (
+            ListedParameter('topic', 'str', 'TOPIC or TOPIC@BRANCH.', (), is_required=True, is_topic=True, metavar='TOPIC', names='topic'),
+            ListedParameter('name', 'str', 'The queue.', (), is_required=True),
+        ),
+        'offload.operations.queue',
+        'more',
+        (),
+    ),
+    'queue/set': ListedCommand(
+        'queue/set',
+        'Change a queue, or let it go on after a pause. The other settings keep their values.\n'
+        '\n'
+        'Leases that workers have keep their deadlines. Example: seglog queue set orders billing --resume',
+        (
+            ListedParameter('topic', 'str', 'TOPIC or TOPIC@BRANCH.', (), is_required=True, is_topic=True, metavar='TOPIC', names='topic'),
+            ListedParameter('name', 'str', 'The queue.', (), is_required=True),
+            ListedParameter('lease', 'str', 'How long a worker has a job before it comes again, such as 30s.', ('--lease',)),
+            ListedParameter('max_deliver', 'int', 'A job is dead after so many deliveries.', ('--max-deliver',), least=1),
+            ListedParameter('dead_letter', 'str', 'The topic that gets dead jobs.', ('--dead-letter',), metavar='TOPIC', names='plain topic'),
+            ListedParameter('max_in_flight', 'str', 'So many jobs at most are with workers at a time; none: no bound.', ('--max-in-flight',)),
+            ListedParameter('max_dead_per_minute', 'int', 'The queue pauses when more jobs die within a minute.', ('--max-dead-per-minute',), least=1),
+            ListedParameter('claim_jitter_ms', 'int', 'Claims within so many ms share the jobs evenly; 0: each gets what there is.', ('--claim-jitter-ms',), least=0),
+            ListedParameter('resume', 'bool', 'Let a queue go on that paused because too many jobs died.', ('--resume',), default=False),
+        ),
+        'offload.operations.queue',
+        'more',
+        (),
+    ),
+    'queue/delete': ListedCommand(
+        'queue/delete',
+        'Delete a queue. Its leases end, and the records of the topic stay.',
+        (
+            ListedParameter('topic', 'str', 'TOPIC or TOPIC@BRANCH.', (), is_required=True, is_topic=True, metavar='TOPIC', names='topic'),
+            ListedParameter('name', 'str', 'The queue.', (), is_required=True),
+        ),
+        'offload.operations.queue',
+        'more',
+        (),
+    ),
+    'queue/redrive': ListedCommand(
+        'queue/redrive',
+        'Append the dead letters of a queue again, as new jobs. Each letter is taken once.\n'
+        '\n'
+        'The letters stay in the topic of dead letters. Example: seglog queue redrive orders billing',
+        (
+            ListedParameter('topic', 'str', 'TOPIC or TOPIC@BRANCH.', (), is_required=True, is_topic=True, metavar='TOPIC', names='topic'),
+            ListedParameter('name', 'str', 'The queue.', (), is_required=True),
+            ListedParameter('to', 'str', 'The topic that gets them; that of the queue without it.', ('--to',), metavar='TOPIC', names='plain topic'),
+        ),
+        'offload.operations.queue',
+        'more',
+        (),
+    ),
     'pin/list': ListedCommand(
         'pin/list',
         'List the pins in the remote. They are leases on past states, which GC keeps until they expire.\n'

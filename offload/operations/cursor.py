@@ -165,7 +165,7 @@ def loaded_states(log: Log, archive: Archive | None) -> CursorStates:
         return archive.read(TOPIC) if archive is not None and is_followed else ()
 
     def cut(cursor: Cursor) -> int | None:
-        return None if archive is None else _lowest_change(archive, cursor.topic, cursor.ts_ms)
+        return None if archive is None else lowest_change(archive, cursor.topic, cursor.ts_ms)
 
     states.load(
         records,
@@ -177,14 +177,14 @@ def loaded_states(log: Log, archive: Archive | None) -> CursorStates:
     return states
 
 
-def deletion(log: Log, archive: Archive | None) -> Callable[[int], object]:
-    """Return what deletes the records of cursors before a seq."""
+def deletion(log: Log, archive: Archive | None, topic: str = TOPIC) -> Callable[[int], object]:
+    """Return what deletes the records of the daemon's own topic before a seq."""
     if archive is None:
-        return lambda seq: log.topic(TOPIC).delete(before=seq)
-    return lambda seq: archive.delete(TOPIC, before=seq)
+        return lambda seq: log.topic(topic).delete(before=seq)
+    return lambda seq: archive.delete(topic, before=seq)
 
 
-def _lowest_change(archive: Archive, topic: str, since_ms: int) -> int | None:
+def lowest_change(archive: Archive, topic: str, since_ms: int) -> int | None:
     """Return the lowest seq whose record may be another one since a time of the topic; None without one.
 
     That is the lowest one that a truncation took. It is 1 if GC may have collected such a commit, or if another branch

@@ -29,15 +29,16 @@ from __future__ import annotations
 
 import threading
 import weakref
-from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import replace
 
 from seglog.base.errors import Conflict, Corrupt, Missing
+from seglog.delivery.claims import Claims
 from seglog.delivery.cursor import TOPIC, Cursor, decode_cursor, encode_cursor, key_of
 from seglog.delivery.keyed_topic import KeyedTopic
-from seglog.errors import AppendsHeld, DiskFull, InvalidArgument, NoSuchTopic, SeqOutOfRange
+from seglog.delivery.positions import as_of_now, is_foreign, is_sharded, storable
+from seglog.errors import AppendsHeld, DiskFull, InvalidArgument, SeqOutOfRange
 from seglog.log import Log
 from seglog.values.record import Record
 
@@ -48,16 +49,14 @@ Cut = Callable[[Cursor], int | None]
 """Takes a cursor of another directory. Returns the lowest seq that may be another record since its `ts_ms`, or None."""
 
 
-class CursorStates:
+class CursorStates(Claims):
     """The cursors of one log."""
 
     def __init__(self, log: Log) -> None:
+        super().__init__()
         self._log = weakref.proxy(log)  # the register of `of` ends with the log
         self._states: dict[str, Cursor] = {}
         self._keyed = self._new_replay(lambda _: None)
-        self._room = threading.Condition()
-        self._claimed: set[str] = set()
-        self._waiting: Counter[str] = Counter()
         self._loading = threading.Lock()
         self._changes = 0
         self.is_loaded = False
@@ -199,59 +198,12 @@ class CursorStates:
 
     def _is_foreign(self, cursor: Cursor) -> bool:
         """Return whether another directory wrote the state of the cursor."""
-        for name in (TOPIC, cursor.topic):
-            with suppress(NoSuchTopic):
-                here = self._log.topic(name).inner.known_incarnation()
-                return here is None or _log_of(cursor.incarnation) != _log_of(here)
-        return True
+        return is_foreign(self._log, cursor, TOPIC)
 
     def _now(self, cursor: Cursor) -> Cursor | None:
-        """Return the cursor for the topic as it is; None if that is gone (CURSORS-2, CURSORS-3, CURSORS-4)."""
-        topic = self._log.topic(cursor.topic)
-        try:
-            here = topic.inner.known_incarnation()
-            epoch, cut = topic.inner.changed_since(cursor.epoch)
-        except NoSuchTopic:
-            return None
-        if here == cursor.incarnation:
-            return cursor if cut is None else cursor.cut(cut, epoch)
-        if here is not None and _log_of(here) == _log_of(cursor.incarnation):
-            return None
-        return replace(cursor.cut(topic.first_seq, epoch), incarnation=here or "")
+        return as_of_now(self._log, cursor)
 
     # ------------------------------------------------------------ changes
-
-    def try_claim(self, key: str) -> bool:
-        """Claim a cursor, unless somebody else has it or waits for it. Return whether it is claimed now."""
-        with self._room:
-            if key in self._claimed or self._waiting[key]:
-                return False
-            self._claimed.add(key)
-            return True
-
-    def claim(self, key: str) -> None:
-        """Claim a cursor, and wait until it is free."""
-        with self._room:
-            self._waiting[key] += 1
-            try:
-                self._room.wait_for(lambda: key not in self._claimed)
-                self._claimed.add(key)
-            finally:
-                self._waiting -= Counter([key])
-
-    def release(self, key: str) -> None:
-        with self._room:
-            self._claimed.discard(key)
-            self._room.notify_all()
-
-    @contextmanager
-    def claimed(self, key: str) -> Iterator[None]:
-        """Hold a cursor during the block."""
-        self.claim(key)
-        try:
-            yield
-        finally:
-            self.release(key)
 
     def check_room(self) -> None:
         """Raise `Conflict` if the log has as many cursors as it takes."""
@@ -281,22 +233,11 @@ class CursorStates:
     @property
     def is_sharded(self) -> bool:
         """Return whether `storable` may wait for a sync."""
-        shards: int = self._log.settings.wal_shards
-        return shards > 1
+        return is_sharded(self._log)
 
     def storable(self, cursor: Cursor) -> Cursor:
-        """Return what a record of a cursor may say (CURSORS-5), with the time as of which it says it (CURSORS-4)."""
-        topic = self._log.topic(cursor.topic)
-        ts_ms = topic.last_ts_ms
-        is_now = topic.epoch == cursor.epoch  # else the former time stays, which is before the truncation
-        if self.is_sharded:
-            topic.inner.sync()
-        logged_seq = topic.inner.logged_seq
-        if (
-            logged_seq < topic.head_seq
-        ):  # a crash takes the last time, too, and a truncation may then have an earlier one
-            return cursor.cut(logged_seq + 1, cursor.epoch)
-        return replace(cursor, ts_ms=ts_ms) if is_now else cursor
+        """Return what a record of a cursor may say (CURSORS-5)."""
+        return storable(self._log, cursor)
 
     def put(self, cursor: Cursor) -> Cursor:
         """Append the state of a claimed cursor, durably, and take it. Raise what an append raises, with no change."""
@@ -324,11 +265,6 @@ def _take(states: dict[str, Cursor], cursor: Cursor) -> None:
 def _keyed_cursor(record: Record) -> tuple[str, Cursor]:
     cursor = decode_cursor(record.value, record.tag)
     return cursor.key, cursor
-
-
-def _log_of(incarnation: str) -> str:
-    """Return the id of the log in an incarnation."""
-    return incarnation.partition("-")[0]
 
 
 _making = threading.Lock()

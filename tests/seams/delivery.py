@@ -59,3 +59,7 @@ def taken_by(taking: Any, item: Any) -> Any:
 
 def acks_of(taking: Any, items: Any) -> Any:
     return taking._acks(items)
+
+
+def deadlines_of(queue: Any) -> Any:
+    return queue._deadlines

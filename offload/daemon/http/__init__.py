@@ -38,6 +38,7 @@ from offload.daemon.http.events import event_routes
 from offload.daemon.http.objects import object_routes
 from offload.daemon.http.operations import RoledRoute
 from offload.daemon.http.probes import probe_routes
+from offload.daemon.http.queues import queue_routes
 from offload.daemon.http.reads import read_routes
 from offload.daemon.http.roles import guarded
 from offload.daemon.http.stream_operations import STREAM_OPERATIONS
@@ -60,7 +61,7 @@ def make_app(service: Service) -> Starlette:
     """Return the ASGI application of the API. The caller puts the guard (request_limits) in front."""
     makers = (
         *(probe_routes, event_routes, topic_event_routes, ticket_routes, read_routes, append_routes, topic_routes),
-        *(cursor_routes, object_routes, forward_routes, socket_routes, _stream_routes, command_routes),
+        *(cursor_routes, queue_routes, object_routes, forward_routes, socket_routes, _stream_routes, command_routes),
     )
     return app_of([guarded(route) for make in makers for route in make(service)])
 
