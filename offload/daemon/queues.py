@@ -56,6 +56,7 @@ _log = logging.getLogger("seglog.daemon")
 _PAGE_RECORDS = 1000
 _PAGE_BYTES = 1024 * 1024
 _DELETE_MS = 60_000
+_PAUSED_S = 1.0
 _T = TypeVar("_T")
 
 
@@ -219,6 +220,8 @@ class Queues:
     ) -> None:
         """Wait for a new record behind that place, a call that changes the queue, or the time when a job is due."""
         service, due_ms = self._service, queue.next_ms()
+        if queue.paused or queue.stuck:  # a command may end that, which wakes nobody
+            left_s = min(left_s, _PAUSED_S)
         if due_ms is not None:
             left_s = min(left_s, max(0.0, (due_ms - service.now_ms()) / 1000) + 0.001)
         news: asyncio.Future[Any] = asyncio.ensure_future(
@@ -309,9 +312,9 @@ class Queues:
             taken = queue.take(self._service.now_ms(), min(most, queue.room))
         try:
             again = await self._read(work.topic, taken.seqs)
-            count = min(most, queue.room) - len(taken.seqs)
+            count = min(most, queue.room) - sum(each is not None for each in again.values())
             if count > 0 and not taken.is_too_many:
-                await self._read_ahead(states, queue, work)
+                await self._read_ahead(states, queue, work, count)
         except BaseException:
             queue.put_back([*taken.seqs, *taken.dead])
             raise
@@ -398,14 +401,14 @@ class Queues:
         records: dict[int, Record | None] = await in_threads(self._service.read_threads(topic, min(seqs)), read)
         return records
 
-    async def _read_ahead(self, states: QueueStates, queue: Queue, work: _Work) -> None:
-        """Read the next page of records that were never handed out, unless there is one."""
+    async def _read_ahead(self, states: QueueStates, queue: Queue, work: _Work, count: int) -> None:
+        """Read the next records that were never handed out, unless so many are there."""
         version, first, last = self._version(queue), queue.next_seq, states.handable_seq(queue)
-        if work.fits(queue, version) and work.page:
-            return
         topic = self._service.sync.topic(work.topic)
-        work.page, work.page_next, work.page_end, work.page_version = [], first, first, version
-        if first > last:
+        if not work.fits(queue, version):
+            work.page, work.page_next, work.page_end, work.page_version = [], first, first, version
+        first = work.page_end
+        if len(work.page) >= count or first > last:
             return
         last = min(last, first + 2**32 - 2)  # the set of an event has 32 bits
 
@@ -419,7 +422,7 @@ class Queues:
             return items, last + 1
 
         items, work.page_end = await in_threads(self._service.read_threads(topic, first), read)
-        work.page = items[::-1]
+        work.page[:0] = items[::-1]
 
     def _version(self, queue: Queue) -> object:
         return self._service.sync.topic(queue.cursor.topic).inner.lasting_version

@@ -22,6 +22,7 @@ from offload.operations.printing import (
     would,
     would_take_text,
 )
+from offload.operations.queue import delete_acked
 from offload.operations.result_json import HIDDEN
 from seglog.base.dataclasses import dataclass
 
@@ -156,6 +157,7 @@ def _offload(
     waiting_bytes = archive.status.waiting_bytes(name, up_to)
     if dry_run:
         return WouldSend(name, waiting_bytes, archive.url)
+    delete_acked(directory.log, archive, name)
     with directory.host.progress(f"offload {name}", waiting_bytes) as advance:
         result = archive.offload(name, up_to=up_to, drop_hot=drop_hot, on_bytes=advance)
     segments = [published.segment for published in result.published if published.segment]

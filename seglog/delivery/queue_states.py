@@ -77,6 +77,7 @@ class QueueStates(Claims):
                 self._replay(record, report)
             for queue in self._queues.values():
                 seq = cut(queue.cursor) if is_foreign(self._log, queue.cursor, TOPIC) else None
+                queue.begin()  # all of it is on the disk
                 if seq is not None:
                     queue.cut(seq, queue.cursor.epoch, queue.cursor.incarnation)
             self.is_loaded = True

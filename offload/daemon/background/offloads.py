@@ -28,6 +28,7 @@ from offload.daemon.background.topic_work import TopicWork
 from offload.daemon.background.triggers import Backlog, Due, Policy, due, next_due_ms, policy_of
 from offload.daemon.threads import in_threads
 from offload.errors import Stopping
+from offload.operations.queue import delete_acked
 from seglog import Log, NoSuchTopic, Topic
 from seglog.base.dataclasses import dataclass
 
@@ -89,6 +90,7 @@ class Offloads:
             # The sealed segments also hold the records appended since the look. The offload takes them too.
             self._seals.seal(log, name)
             up_to = max(up_to, log.topic(name).inner.sealed_seq)
+        delete_acked(log, self._archive, name)
         result = self._archive.offload(name, up_to=up_to, on_bytes=count_bytes)
         if result.published and not self._context.stopping.is_set():
             self._archive.upkeep.compact(name, on_bytes=count_bytes)

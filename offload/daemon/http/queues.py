@@ -158,12 +158,14 @@ class _Queues:
         if type(wait_s) not in (int, float) or not 0 <= wait_s <= _LONGEST_WAIT_S:
             raise InvalidOption("wait_s", f"must be a number of seconds from 0 to {_LONGEST_WAIT_S}")
         client = _client(request, given.get("client"))
-        if wait_s:
-            become_follower(request.scope)
         topic, name = _place(request)
-        jobs = await unless_gone(request, lambda: self._queues.claim(topic, name, most, wait_s, client))
-        if jobs is None:
-            return Response(status_code=CLIENT_GONE)
+        jobs = await self._queues.claim(topic, name, most, 0, client)
+        if wait_s and not jobs:
+            become_follower(request.scope)
+            waited = await unless_gone(request, lambda: self._queues.claim(topic, name, most, wait_s, client))
+            if waited is None:
+                return Response(status_code=CLIENT_GONE)
+            jobs = waited
         body = b'{"jobs": [%b]}' % ", ".join(map(_job_text, jobs)).encode()
         return Response(body, media_type="application/json")
 
