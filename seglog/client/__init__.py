@@ -14,7 +14,7 @@ The core decides without I/O. The driver needs the standard library alone.
     reading arrow                        reads and followers that resume, reads in Arrow by pages (CLIENT-4)
     window                               the batches of a producer without a definite answer (CLIENT-5 to CLIENT-10)
     commands                             commands of the daemon as requests, and their results
-    driver client producer archive       the plain driver
+    driver client producer queue archive the plain driver
 
 A producer has up to five batches on their way, each on a connection of its own:
 
@@ -59,28 +59,35 @@ if TYPE_CHECKING:
     from seglog.client.client import Client, RemoteFollower, RemoteTopic, connect
     from seglog.client.following import Followed
     from seglog.client.producer import RemoteProducer
+    from seglog.client.queue import Job, RemoteQueue, Settled
     from seglog.client.retries import Retries
 
 __all__ = [
     "Batching",
     "Client",
     "Followed",
+    "Job",
     "RemoteArchive",
     "RemoteBranches",
     "RemoteFollower",
     "RemoteProducer",
+    "RemoteQueue",
     "RemoteTopic",
     "Retries",
+    "Settled",
     "connect",
 ]
 
 _HOMES = {
     "Batching": "batches",
     "Followed": "following",
+    "Job": "queue",
     "RemoteArchive": "archive",
     "RemoteBranches": "archive",
     "RemoteProducer": "producer",
+    "RemoteQueue": "queue",
     "Retries": "retries",
+    "Settled": "queue",
 }
 
 if not TYPE_CHECKING:

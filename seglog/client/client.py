@@ -28,6 +28,7 @@ from seglog.client.connections import Connections, Request, tls_context
 from seglog.client.driver import Driver
 from seglog.client.following import Followed, FollowingTopics, Taking, following_topics
 from seglog.client.producer import RemoteProducer
+from seglog.client.queue import RemoteQueue
 from seglog.client.reading import ArrowReading, Following, Reading, place_of
 from seglog.client.requests import (
     Asked,
@@ -115,6 +116,17 @@ class Client:
             InvalidName: The name is none.
         """
         return RemoteTopic(self._driver, check_topic_name(name))
+
+    @checked
+    def queue(self, topic: str, name: str) -> RemoteQueue:
+        """Return a queue of a topic, without a request.
+
+            billing = client.queue("orders", "billing")
+
+        Raises:
+            InvalidName: The topic or the name is none.
+        """
+        return RemoteQueue(self._driver, check_topic_name(topic), check_topic_name(name))
 
     @property
     def archive(self) -> RemoteArchive:

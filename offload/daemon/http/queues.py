@@ -1,6 +1,6 @@
 """The routes of queues (offload.daemon.queues): claims, acks, nacks, extensions, and a stream of jobs.
 
-    POST /topics/orders/queues/billing/claims       {"max": 10, "wait_s": 20, "client": "ada"}
+    POST /topics/orders/queues/billing/claims       {"max": 10, "wait_s": 20, "worker": "ada"}
     POST /topics/orders/queues/billing/acks         {"jobs": [{"seq": 7, "lease_id": "00c3f2a9d1e05b7f"}]}
     POST /topics/orders/queues/billing/nacks        the same, with "delay_ms"
     POST /topics/orders/queues/billing/extensions   the same as acks
@@ -45,9 +45,9 @@ from seglog.base.arguments import WHOLE_MAX
 
 _MOST_CLAIMED = 1_000
 _MOST_SETTLED = 10_000
-_LONGEST_WAIT_S = 60
+_LONGEST_WAIT_S = 30
 _LONGEST_DELAY_MS = 7 * 24 * 3600 * 1000
-_CLIENT_MAX = 128
+_WORKER_MAX = 128
 _ALIVE_S = 15.0
 _LEASE = re.compile(r"[0-9a-f]{16}")
 _WHOLE = {"type": "integer", "minimum": 1, "maximum": WHOLE_MAX}
@@ -67,10 +67,10 @@ _SETTLED = {"settled": api.object_of("deadline_ms", done=_SEQS, lost=_SEQS, dead
 _CLAIM = {
     "claim": {
         **api.object_of(
-            "max", "wait_s", "client",
+            "max", "wait_s", "worker",
             max={"type": "integer", "minimum": 1, "maximum": _MOST_CLAIMED, "default": 1},
             wait_s={"type": "number", "minimum": 0, "maximum": _LONGEST_WAIT_S, "default": 0},
-            client={"type": "string", "maxLength": _CLIENT_MAX},
+            worker={"type": "string", "maxLength": _WORKER_MAX},
         ),
         "additionalProperties": False,
     },
@@ -93,7 +93,7 @@ CLAIMS = api.Operation(
     "POST", "/topics/{topic}/queues/{queue}/claims", "claimJobs", Role.APPEND, "records",
     "Claim jobs of a queue. Without one, wait for the first.",
     {200: ("The jobs.", api.json_answer("claimed", {"jobs": [{**_CLAIMED_JOB, **_JOB_EXAMPLE}]}))},
-    errors=(404, 409, 415, 507), parameters=_PLACES, body=_body("claim", {"max": 10, "wait_s": 20, "client": "ada"}),
+    errors=(404, 409, 415, 507), parameters=_PLACES, body=_body("claim", {"max": 10, "wait_s": 20, "worker": "ada"}),
     schemas=_CLAIM,
 )  # fmt: skip
 
@@ -122,7 +122,7 @@ NACKS = _settles(
 EXTENSIONS = _settles("extensions", "extendLeases", "Let the leases of jobs begin anew.", "jobs", {})
 _WORK_PARAMETERS = (
     api.in_query("max", "integer", "So many jobs at a time that are not settled: 1 to 1000."),
-    api.in_query("client", "string", "The name of the worker, which `queue show` tells."),
+    api.in_query("worker", "string", "The name of the worker, which `queue show` tells."),
 )
 _WORK_NAMES = api.names_of(_WORK_PARAMETERS)
 _WORK_EXAMPLE = f"event: job\ndata: {json.dumps({**_CLAIMED_JOB, **_JOB_EXAMPLE})}\n\n"
@@ -153,16 +153,16 @@ class _Queues:
     async def claim(self, request: Request) -> Response:
         query_of(request)
         given = await json_of(request, 'send an object, such as {"max": 10, "wait_s": 20}')
-        _check_keys(given, {"max", "wait_s", "client"})
+        _check_keys(given, {"max", "wait_s", "worker"})
         most, wait_s = _whole("max", given.get("max", 1), 1, _MOST_CLAIMED), given.get("wait_s", 0)
         if type(wait_s) not in (int, float) or not 0 <= wait_s <= _LONGEST_WAIT_S:
             raise InvalidOption("wait_s", f"must be a number of seconds from 0 to {_LONGEST_WAIT_S}")
-        client = _client(request, given.get("client"))
+        worker = _worker(request, given.get("worker"))
         topic, name = _place(request)
-        jobs = await self._queues.claim(topic, name, most, 0, client)
+        jobs = await self._queues.claim(topic, name, most, 0, worker)
         if wait_s and not jobs:
             become_follower(request.scope)
-            waited = await unless_gone(request, lambda: self._queues.claim(topic, name, most, wait_s, client))
+            waited = await unless_gone(request, lambda: self._queues.claim(topic, name, most, wait_s, worker))
             if waited is None:
                 return Response(status_code=CLIENT_GONE)
             jobs = waited
@@ -186,13 +186,13 @@ class _Queues:
     async def work(self, request: Request) -> Response:
         query = query_of(request, _WORK_NAMES)
         most = _whole("max", whole(query, "max") if "max" in query else 1, 1, _MOST_CLAIMED)
-        client = _client(request, query.get("client"))
+        worker = _worker(request, query.get("worker"))
         become_follower(request.scope)
-        answer = await begun(request, self._events(*_place(request), most, client), "text/event-stream")
+        answer = await begun(request, self._events(*_place(request), most, worker), "text/event-stream")
         answer.headers["cache-control"] = "no-store"
         return answer
 
-    async def _events(self, topic: str, name: str, most: int, client: str) -> AsyncGenerator[bytes]:
+    async def _events(self, topic: str, name: str, most: int, worker: str) -> AsyncGenerator[bytes]:
         mine = dict[int, int]()
         has_begun = False
         try:
@@ -201,7 +201,7 @@ class _Queues:
             yield KEEP_ALIVE
             while True:
                 if len(mine) < most:
-                    jobs = await self._queues.claim(topic, name, most - len(mine), _ALIVE_S, client)
+                    jobs = await self._queues.claim(topic, name, most - len(mine), _ALIVE_S, worker)
                     mine |= {job.record.seq: job.lease_id for job in jobs}
                     yield "".join(f"event: job\ndata: {_job_text(job)}\n\n" for job in jobs).encode() or KEEP_ALIVE
                 queue = await self._queues.changed(topic, name, _ALIVE_S if len(mine) >= most else 0)
@@ -222,12 +222,12 @@ def _place(request: Request) -> tuple[str, str]:
     return request.path_params["topic"], request.path_params["queue"]
 
 
-def _client(request: Request, given: object) -> str:
+def _worker(request: Request, given: object) -> str:
     """Return the name of the worker: what it says, or else its host."""
     if given is None:
         return request.client.host if request.client else ""
-    if not isinstance(given, str) or len(given) > _CLIENT_MAX:
-        raise InvalidOption("client", f"must be a text of at most {_CLIENT_MAX} characters")
+    if not isinstance(given, str) or len(given) > _WORKER_MAX:
+        raise InvalidOption("worker", f"must be a text of at most {_WORKER_MAX} characters")
     return given
 
 

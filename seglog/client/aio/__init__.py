@@ -12,6 +12,7 @@ from __future__ import annotations
 from seglog.client.aio.archive import AsyncRemoteArchive, AsyncRemoteBranches
 from seglog.client.aio.client import AsyncClient, AsyncRemoteFollower, AsyncRemoteTopic, connect
 from seglog.client.aio.producer import AsyncRemoteProducer
+from seglog.client.aio.queue import AsyncRemoteQueue
 
 __all__ = [
     "AsyncClient",
@@ -19,6 +20,7 @@ __all__ = [
     "AsyncRemoteBranches",
     "AsyncRemoteFollower",
     "AsyncRemoteProducer",
+    "AsyncRemoteQueue",
     "AsyncRemoteTopic",
     "connect",
 ]

@@ -22,6 +22,7 @@ from seglog.client.address import address_of, check_token
 from seglog.client.aio.archive import AsyncRemoteArchive
 from seglog.client.aio.driver import AsyncConnections, AsyncDriver
 from seglog.client.aio.producer import AsyncRemoteProducer
+from seglog.client.aio.queue import AsyncRemoteQueue
 from seglog.client.answers import bounds_of, receipt_of, topics_of
 from seglog.client.batches import Batching, Outbox, Window
 from seglog.client.bodies import chunks_in_loop, errors_of_chunks
@@ -99,6 +100,11 @@ class AsyncClient:
     def topic(self, name: str) -> AsyncRemoteTopic:
         """Return a topic of the daemon, without a request. Raise `InvalidName`."""
         return AsyncRemoteTopic(self._driver, check_topic_name(name))
+
+    @checked
+    def queue(self, topic: str, name: str) -> AsyncRemoteQueue:
+        """Return a queue of a topic, without a request. Raise `InvalidName`."""
+        return AsyncRemoteQueue(self._driver, check_topic_name(topic), check_topic_name(name))
 
     @property
     def archive(self) -> AsyncRemoteArchive:

@@ -547,7 +547,7 @@ def test_the_routes_claim_ack_and_refuse(tmp_path: Path) -> None:
                 given = json.dumps(body).encode()
                 return await asked(app, f"{PLACE}/{path}", (b"content-type", b"application/json"), body=given, **more)
 
-            status, answer, route = await post("claims", {"max": 2, "client": "ada"})
+            status, answer, route = await post("claims", {"max": 2, "worker": "ada"})
             assert (status, route) == (200, "/topics/{topic}/queues/{queue}/claims")
             [one, two] = answer["jobs"]
             assert (one["seq"], one["value"], one["tag"], one["deliveries"]) == (1, "1", "eu", 1)
@@ -564,7 +564,7 @@ def test_the_routes_claim_ack_and_refuse(tmp_path: Path) -> None:
             assert (status, answer) == (200, {"done": [2], "lost": []})
             for path, body in (
                 ("claims", {"max": 0}), ("claims", {"max": True}), ("claims", {"wait_s": 99}), ("claims", {"other": 1}),
-                ("claims", {"client": "x" * 200}), ("acks", {}), ("acks", {"jobs": []}), ("acks", {"jobs": [{}]}),
+                ("claims", {"worker": "x" * 200}), ("acks", {}), ("acks", {"jobs": []}), ("acks", {"jobs": [{}]}),
                 ("acks", {"jobs": [{"seq": 1, "lease_id": 7}]}), ("acks", {"jobs": [{**job, "seq": 0}]}),
                 ("nacks", {"jobs": [job], "delay_ms": -1}), ("acks", {"jobs": [job], "delay_ms": 1}),
             ):  # fmt: skip

@@ -12,7 +12,7 @@ import pytest
 
 import seglog
 from seglog.client import Client, aio
-from seglog.client.aio import AsyncRemoteFollower, AsyncRemoteProducer, AsyncRemoteTopic
+from seglog.client.aio import AsyncRemoteFollower, AsyncRemoteProducer, AsyncRemoteQueue, AsyncRemoteTopic
 from tests.certificates import certificate
 from tests.daemons import served
 from tests.worlds.places import PATIENT, TOKEN, Place
@@ -67,7 +67,7 @@ class InLoop:
             return self._items(found)
         if callable(found):
             return lambda *given, **named: self._plain(self._called(found, given, named))
-        kinds = (AsyncRemoteTopic, AsyncRemoteProducer, AsyncRemoteFollower)
+        kinds = (AsyncRemoteTopic, AsyncRemoteProducer, AsyncRemoteFollower, AsyncRemoteQueue)
         return InLoop(self._runner, found) if isinstance(found, kinds) else found
 
     def _called(self, call: Callable[..., Any], given: tuple[Any, ...], named: dict[str, Any]) -> Any:

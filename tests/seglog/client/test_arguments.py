@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 import seglog
-from seglog import InvalidArgument, Misuse, ProducerBatch
+from seglog import InvalidArgument, Misuse, ProducerBatch, Record
 from seglog import client as package
-from seglog.client import Batching, Client, Retries, aio
+from seglog.client import Batching, Client, Job, Retries, aio
 from tests.arguments import Row, calls_of, refused
 from tests.worlds.log_calls import DELETE, DELETE_OPTIONAL
 
@@ -75,6 +75,23 @@ ROWS = {
     "RemoteFollower.ack": Row(
         lambda client, records: client.follow(["t"], cursor="c").ack(records), {"records": "instance"}
     ),
+    "Client.queue": Row(
+        lambda client, **given: client.queue(**given), {"topic": "text", "name": "text"}, {"topic": "t", "name": "q"}
+    ),
+    "RemoteQueue.claim": Row(
+        lambda client, **given: client.queue("t", "q").claim(**given),
+        {"most": "whole", "wait_s": "number", "worker": "text"},
+        {},
+        frozenset({"worker"}),
+    ),
+    **{
+        f"RemoteQueue.{call}": Row(
+            lambda client, call=call, jobs=(), **given: getattr(client.queue("t", "q"), call)(jobs, **given),
+            {"jobs": "instance", **({"delay_ms": "whole"} if call == "nack" else {})},
+            {"jobs": Job(Record(1, 0, b""), "0" * 16, 1, 0)},
+        )
+        for call in ("ack", "nack", "extend")
+    },
     "RemoteTopic.append": _of_topic("append", APPEND, APPEND_OPTIONAL, values=[b"x"]),
     "RemoteTopic.append_once": _of_topic("append_once", APPEND, APPEND_OPTIONAL, values=[b"x"]),
     "RemoteTopic.append_stream": _of_topic(
@@ -215,6 +232,7 @@ def test_a_producer_that_no_header_carries_is_refused_at_once(client: Client, na
         (package.RemoteTopic, aio.AsyncRemoteTopic),
         (package.RemoteFollower, aio.AsyncRemoteFollower),
         (package.RemoteProducer, aio.AsyncRemoteProducer),
+        (package.RemoteQueue, aio.AsyncRemoteQueue),
         (package.Client, aio.AsyncClient),
         (package.RemoteArchive, aio.AsyncRemoteArchive),
         (package.RemoteBranches, aio.AsyncRemoteBranches),

@@ -224,3 +224,25 @@ def test_a_batch_that_is_refused_ends_its_producer(client: Client, name: str) ->
         with pytest.raises(InvalidOption, match="durability"):
             call()
     assert producer.acked == 0
+
+
+def test_a_queue_hands_out_jobs_and_takes_their_acks(client: Client, place: Place, name: str) -> None:
+    client.topic(name).append([b"one", b"\xff", b"three"], tag="eu")
+    with pytest.raises(seglog.Missing, match="has no queue billing"):
+        client.queue(name, "billing").claim()
+    place.call("queue/create", topic=name, name="billing", lease="1h")
+    queue = client.queue(name, "billing")
+    one, two = queue.claim(2, worker="ada")
+    assert (one.seq, one.value, one.record.tag, one.deliveries) == (1, b"one", "eu", 1)
+    assert (queue.ack(one, two).done, queue.ack(one).done) == ((1, 2), (1,))
+    [three] = queue.claim(5, wait_s=0.1)
+    assert queue.extend(three).done == (3,)
+    assert queue.nack(three).done == (3,)
+    [again] = queue.claim()
+    assert (again.seq, again.deliveries) == (3, 2)
+    with pytest.raises(seglog.LeaseLost) as lost:
+        queue.ack(three)
+    assert (lost.value.topic, lost.value.queue, lost.value.seq) == (name, "billing", 3)
+    settled = queue.ack(three, again)
+    assert (settled.done, settled.lost) == ((3,), ())
+    assert queue.claim(wait_s=0.1) == []
