@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from offload.daemon.figures import DirectoryFigures, ReplicaFigures, TopicFigures
     from offload.operations.cursor import CursorListed
     from offload.operations.listed_command import ListedCommand, ListedParameter
+    from offload.operations.queue import QueueListed
 
 __all__ = [
     "alerts",
@@ -296,6 +297,11 @@ class _OneTopic:
         from offload.operations.cursor import CursorListed
 
         return [CursorListed("t", "c", 1, 0, 0, 0, 0, 0)]
+
+    def queues(self) -> list[QueueListed]:
+        from offload.operations.queue import QueueListed
+
+        return [QueueListed("t", "q", 0, 0, 0, 0, 0, None)]
 
     def live_workers(self) -> int:
         return 0

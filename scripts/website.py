@@ -38,6 +38,7 @@ MENU: dict[str, tuple[str | tuple[str, str], ...]] = {
         "docs/restore.md",
         "docs/client.md",
         "docs/delivery.md",
+        "docs/queues.md",
         "docs/daemon.md",
         "docs/streams.md",
         "docs/tenants.md",

@@ -43,6 +43,14 @@ def test_each_call_of_the_page_has_the_answer_that_it_shows(tmp_path: Path) -> N
         assert _run(of_many, daemon, tmp_path) >= 2
 
 
+@pytest.mark.long
+@pytest.mark.skipif(shutil.which("curl") is None, reason="curl is not installed")
+def test_each_call_of_the_page_of_queues_has_the_answer_that_it_shows(tmp_path: Path) -> None:
+    seglog.open(tmp_path / "data").close()
+    with served(tmp_path / "data", "") as daemon:
+        assert _run((PAGE.parent / "queues.md").read_text(), daemon, tmp_path) == 1
+
+
 def _run(page: str, daemon: ServedDirectory, directory: Path) -> int:
     """Run the calls of a page, and compare their output. Return how many blocks of them it has."""
     said, count = "", 0

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
 from offload.archive import Archive
+from offload.operations import queue as queues
 from offload.operations.cursor import TOPIC, CursorListed, NextTimes, listed
 from offload.worker.pool import WorkerPool
 from seglog import Log, NoSuchTopic
@@ -102,6 +103,13 @@ _CURSORS: tuple[tuple[str, str, Callable[[CursorListed], float | None]], ...] = 
     ),
 )
 
+_QUEUES: tuple[tuple[str, str, Callable[[queues.QueueListed], float]], ...] = (
+    ("seglog_queue_ready", "Jobs of a queue that a claim could get now.", lambda each: each.ready),
+    ("seglog_queue_in_flight", "Jobs of a queue that workers have.", lambda each: each.in_flight),
+    ("seglog_queue_dead", "Jobs of a queue that were delivered too often, since it was made.", lambda each: each.dead),
+    ("seglog_queue_lost", "Jobs of a queue that retention evicted, since it was made.", lambda each: each.lost),
+)
+
 
 class FigureCollector:
     """A collector of prometheus_client that asks `source` at each scrape."""
@@ -115,6 +123,7 @@ class FigureCollector:
         for name, meaning, value_of in _TOPICS:
             yield _gauge(name, meaning, ((figures.topic, value_of(figures)) for figures in topics))
         yield from self._cursors()
+        yield from self._queues()
         lags = ((replica.topic, replica.lag_s) for replica in self._source.replicas())
         yield _gauge(
             "seglog_replica_lag_seconds",
@@ -143,6 +152,14 @@ class FigureCollector:
                 value = value_of(cursor)
                 if value is not None:
                     family.add_metric([cursor.topic, cursor.cursor], float(value))
+            yield family
+
+    def _queues(self) -> Iterator[Metric]:
+        listed = list(self._source.queues())
+        for name, meaning, value_of in _QUEUES:
+            family = GaugeMetricFamily(name, meaning, labels=["topic", "queue"])
+            for queue in listed:
+                family.add_metric([queue.topic, queue.queue], float(value_of(queue)))
             yield family
 
     def _caches(self) -> Metric:
@@ -207,6 +224,15 @@ class DirectoryFigures:
 
         states = CursorStates.of(self.log)
         return listed(self.log, states, times=self.next_times) if states.is_loaded else ()
+
+    def queues(self) -> Iterable[queues.QueueListed]:
+        """Return the queues: none before they are loaded (offload.daemon.queues)."""
+        if not self.log.has_topic(queues.TOPIC):
+            return ()
+        from seglog.delivery.queue_states import QueueStates  # imported late: most daemons have no queue
+
+        states = QueueStates.of(self.log)
+        return [queues.listed(states, each) for each in states.all()] if states.is_loaded else ()
 
     def live_workers(self) -> int:
         return 0 if self.workers is None else self.workers.live

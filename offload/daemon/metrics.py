@@ -4,8 +4,8 @@ The list of them is in docs/metrics.md, which `make docs` writes from the help t
 
 The text has no `_created` series: they double the number of series, and an alert needs none of them.
 
-METRIC-1  Labels have few values: topics, cursors (1,000 at most), fixed words and status codes. A label never holds a
-    seq, a key or a message.
+METRIC-1  Labels have few values: topics, cursors and queues (1,000 each at most), fixed words and status codes. A label
+    never holds a seq, a key or a message.
 METRIC-2  A client sees only the topics of its token (offload.token_rights).
 METRIC-3  Each series of a tenant has the label `tenant`. A bound token sees no series without it: those of the process
     would tell of other tenants.

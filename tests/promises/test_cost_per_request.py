@@ -41,6 +41,7 @@ def _plan(world: World) -> dict[str, object]:
 SAID = b"""{"do": "append", "id": 1, "topic": "t", "records": [{"value": "x"}]}
 {"do": "subscribe", "id": 2, "topic": "t", "tail": 1}
 """
+NO_JOB = b'{"jobs": [{"seq": 1, "lease_id": "0000000000000000"}]}'
 #: In this order, because each one finds what those before it have left. Those that only read come first.
 REQUESTS = (
     Request("GET /healthz", "GET", "/healthz"),
@@ -96,6 +97,17 @@ REQUESTS = (
     command("cursor/list", topic="t"),
     command("cursor/reset", topic="t", name="c", to="head"),
     command("cursor/delete", topic="t", name="c"),
+    command("queue/create", topic="t", name="q", dead_letter="l"),
+    command("queue/list", topic="t"),
+    command("queue/show", topic="t", name="q"),
+    command("queue/set", topic="t", name="q", max_deliver=2),
+    *(
+        Request(f"POST /topics/{{topic}}/queues/{{queue}}/{path}", "POST", f"/topics/t/queues/q/{path}", body, (JSON,))
+        for path, body in (("claims", b"{}"), *((each, NO_JOB) for each in ("acks", "nacks", "extensions")))
+    ),
+    Request("GET /topics/{topic}/queues/{queue}/work", "GET", "/topics/t/queues/nope/work"),
+    command("queue/redrive", topic="t", name="q"),
+    command("queue/delete", topic="t", name="q"),
     command("seal", topic="t"),
     command("offload", topic="t"),
     Request("PUT /streams/{path:path}", "PUT", "/streams/new", b"[1]", (JSON, TTL)),
