@@ -1118,7 +1118,7 @@ COMMANDS = {
             ListedParameter('name', 'str', 'The new queue.', (), is_required=True),
             ListedParameter('lease', 'str', 'How long a worker has a job before it comes again, such as 30s.', ('--lease',), default='30s'),
             ListedParameter('max_deliver', 'int', 'A job is dead after so many deliveries.', ('--max-deliver',), default=5, least=1),
-            ListedParameter('on_ack', 'choice', 'keep: the topic stays as it is. delete: an acked job is deleted soon.', ('--on-ack',), default='keep', choices=('keep', 'delete')),
+            ListedParameter('on_ack', 'choice', 'keep: the topic stays as it is. delete: an acked job is deleted soon.', ('--on-ack',), shown_default='keep', choices=('keep', 'delete')),
             ListedParameter('dead_letter', 'str', 'The topic that gets dead jobs.', ('--dead-letter',), metavar='TOPIC', names='plain topic'),
             ListedParameter('max_in_flight', 'str', 'So many jobs at most are with workers at a time; none: no bound.', ('--max-in-flight',), default='none'),
             ListedParameter('max_dead_per_minute', 'int', 'The queue pauses when more jobs die within a minute.', ('--max-dead-per-minute',), default=100, least=1),

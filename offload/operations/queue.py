@@ -105,9 +105,10 @@ def create(
     name: Annotated[str, About("The new queue.")],
     lease: LeaseTime = "30s",
     max_deliver: MaxDeliver = 5,
-    on_ack: Annotated[OnAck, About("keep: the topic stays as it is. delete: an acked job is deleted soon.")] = (
-        OnAck.KEEP
-    ),
+    on_ack: Annotated[
+        OnAck | None,
+        About("keep: the topic stays as it is. delete: an acked job is deleted soon.", shown_default="keep"),
+    ] = None,
     dead_letter: DeadLetter = None,
     max_in_flight: MaxInFlight = "none",
     max_dead_per_minute: MaxDead = 100,
@@ -125,6 +126,7 @@ def create(
 
     keys.check_name("queue", name)
     changes = _changes(topic, lease, max_deliver, dead_letter, max_in_flight, max_dead_per_minute, claim_jitter_ms)
+    on_ack = on_ack or OnAck.KEEP
     settings = replace(QueueSettings(), on_ack=on_ack.value, **changes)
     if topic.startswith("_seglog."):
         raise Conflict(f"topic {topic} has the daemon's own records, which are no jobs")
