@@ -35,6 +35,7 @@ from offload.token_rights import RIGHTS_KEY, Grant, Rights, Role
 from seglog import AppendsHeld, LeaseLost, NoSuchTopic, TopicConfig
 from seglog.base.errors import Conflict, Corrupt, Missing
 from seglog.delivery.queue_states import QueueStates
+from tests.offload.daemon.live_answers import listening
 from tests.worlds.asgi import asked
 from tests.worlds.clock import HandClock
 from tests.worlds.services import directory_of, serving, until
@@ -572,5 +573,44 @@ def test_the_routes_claim_ack_and_refuse(tmp_path: Path) -> None:
                 assert (status, problem["title"]) == (400, "InvalidOption"), (path, body)
             assert (await post("claims", {}, **{RIGHTS_KEY: rights(Role.READ)}))[0] == 403
             assert (await post("claims", {}, **{RIGHTS_KEY: rights(Role.APPEND)}))[0] == 200
+
+    asyncio.run(run())
+
+
+def test_a_stream_of_work_holds_so_many_jobs_and_gives_them_back_when_its_client_leaves(tmp_path: Path) -> None:
+    async def run() -> None:
+        async with listening(tmp_path) as daemon:
+            service = daemon.service
+            await service.log.topic("orders").append([b"%d" % seq for seq in range(1, 5)])
+            await command(service, create, "orders", "billing")
+            async with daemon.get(f"{PLACE}/work?max=2&worker=ada") as stream:
+                one, two = [event.data for event in await stream.take(2)]
+                assert (one["seq"], one["value"], two["seq"]) == (1, "1", 2)
+                await asyncio.sleep(0.05)
+                assert len(stream.events) == 2
+                await service.queues.ack("orders", "billing", [(1, int(one["lease_id"], 16))])
+                [three] = [event.data for event in await stream.take(1)]
+                assert three["seq"] == 3
+            async with asyncio.timeout(10):
+                jobs = await claim(service, 3, 10)
+                while len(jobs) < 3:
+                    jobs += await claim(service, 3 - len(jobs), 10)
+            assert [(job.record.seq, job.deliveries) for job in sorted(jobs, key=lambda job: job.record.seq)] == [
+                (2, 2), (3, 2), (4, 1)
+            ]  # fmt: skip
+            async with daemon.get("/topics/orders/queues/nope/work") as refused:
+                assert (await refused.whole())["title"] == "Missing"
+                assert refused.status == 404
+
+    asyncio.run(run())
+
+
+def test_queues_have_metrics(tmp_path: Path) -> None:
+    async def run() -> None:
+        async with world(tmp_path) as service:
+            await claim(service, 3)
+            text = service.metrics.text().decode()
+            for name, value in (("ready", 7), ("in_flight", 3), ("dead", 0), ("lost", 0)):
+                assert f'seglog_queue_{name}{{queue="billing",topic="orders"}} {value}.0' in text
 
     asyncio.run(run())
