@@ -238,8 +238,8 @@ class Queue:
                     self.waiting[seq] = 0
                     heappush(self._ready, seq)
         while self._due and self._due[0][0] <= now_ms:
-            due_ms, seq = heappop(self._due)
-            if self.waiting.get(seq) == due_ms:
+            _, seq = heappop(self._due)
+            if seq in self.waiting:
                 heappush(self._ready, seq)
 
     def take(self, now_ms: int, most: int) -> Taken:
