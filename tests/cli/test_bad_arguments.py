@@ -201,6 +201,7 @@ _OWN: dict[tuple[str, str], tuple[Case, ...]] = {
     ("cursor/reset", "name"): (("nope", 3),),
     ("cursor/delete", "name"): (("nope", 3),),
     **{(f"queue/{each}", "lease"): _SPAN for each in ("create", "set")},
+    **{(f"queue/{each}", "dead_letter"): (("a/b", 2), ("t", 4)) for each in ("create", "set")},
     **{(f"queue/{each}", "max_in_flight"): (("x", 2), ("0", 2)) for each in ("create", "set")},
     ("queue/create", "name"): (("a/b", 2), ("q", 4)),
     **{(f"queue/{each}", "name"): (("nope", 3),) for each in ("show", "set", "redrive", "delete")},

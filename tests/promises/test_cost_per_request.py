@@ -38,10 +38,15 @@ def _plan(world: World) -> dict[str, object]:
     return {"number": json.loads(world.answer.splitlines()[-1])["plan"]}
 
 
+def _job(world: World) -> bytes:
+    """Return the body that settles the job of the claim before."""
+    [job] = json.loads(world.answer)["jobs"]
+    return json.dumps({"jobs": [{"seq": job["seq"], "lease_id": job["lease_id"]}]}).encode()
+
+
 SAID = b"""{"do": "append", "id": 1, "topic": "t", "records": [{"value": "x"}]}
 {"do": "subscribe", "id": 2, "topic": "t", "tail": 1}
 """
-NO_JOB = b'{"jobs": [{"seq": 1, "lease_id": "0000000000000000"}]}'
 #: In this order, because each one finds what those before it have left. Those that only read come first.
 REQUESTS = (
     Request("GET /healthz", "GET", "/healthz"),
@@ -103,9 +108,10 @@ REQUESTS = (
     command("queue/set", topic="t", name="q", max_deliver=2),
     *(
         Request(f"POST /topics/{{topic}}/queues/{{queue}}/{path}", "POST", f"/topics/t/queues/q/{path}", body, (JSON,))
-        for path, body in (("claims", b"{}"), *((each, NO_JOB) for each in ("acks", "nacks", "extensions")))
+        for each in ("acks", "extensions", "nacks")
+        for path, body in (("claims", b"{}"), (each, _job))
     ),
-    Request("GET /topics/{topic}/queues/{queue}/work", "GET", "/topics/t/queues/nope/work"),
+    Request("GET /topics/{topic}/queues/{queue}/work", "GET", "/topics/t/queues/q/work"),
     command("queue/redrive", topic="t", name="q"),
     command("queue/delete", topic="t", name="q"),
     command("seal", topic="t"),

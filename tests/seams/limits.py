@@ -33,6 +33,7 @@ class Limit(Enum):
     READ_OF_LINES_BYTES = "offload.operations.record_text._READ_BYTES"
     RECORD_OVERHEAD_BYTES = "offload.archive._FRAME_OVERHEAD_BYTES"
     STREAM_ENTRIES_OUTDATED = "seglog.delivery.keyed_topic._OUTDATED_MAX"
+    EVENTS_OF_A_SNAPSHOT = "seglog.delivery.queue_states._SNAPSHOT_EVENTS"
     CURSOR_RECORD_BYTES = "seglog.delivery.cursor.RECORD_MAX_BYTES"
     STREAMS_KEPT = "offload.daemon.streams.live._KEPT"
     TEXT_IN_A_LIST_BYTES = "offload.operations.record_text._FEW_BYTES"

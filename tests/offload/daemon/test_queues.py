@@ -36,6 +36,8 @@ from seglog import AppendsHeld, LeaseLost, NoSuchTopic, TopicConfig
 from seglog.base.errors import Conflict, Corrupt, Missing
 from seglog.delivery.queue_states import QueueStates
 from tests.offload.daemon.live_answers import listening
+from tests.seams.delivery import append_letter, bury_none
+from tests.seams.limits import Limit, set_limit
 from tests.worlds.asgi import asked
 from tests.worlds.clock import HandClock
 from tests.worlds.services import directory_of, serving, until
@@ -350,12 +352,12 @@ def test_a_crash_between_the_letter_and_its_ack_leaves_one_letter(tmp_path: Path
     async def run() -> None:
         async with world(tmp_path, records=1, max_deliver=1, dead_letter="dead") as service:
             await nack(service, *await claim(service))
-            service.queues._begin_burying = lambda *_: None  # type: ignore[method-assign]
+            bury_none(service.queues)
             assert await claim(service) == []
             queue = QueueStates.of(service.sync).find("orders", "billing")
             assert queue.dying == {1: 0}
             [record] = service.sync.topic("orders").read()
-            await service.queues._append_letter(queue, "dead", record, 0)
+            await append_letter(service.queues, queue, "dead", record, 0)
         async with serving(tmp_path / "d", "") as service:
             await service.queues.states()
             queue = QueueStates.of(service.sync).find("orders", "billing")
@@ -520,7 +522,7 @@ def test_a_log_with_shards_keeps_its_queues(tmp_path: Path) -> None:
 def test_snapshots_let_the_events_before_them_go(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async def run() -> None:
         async with world(tmp_path, records=200) as service:
-            monkeypatch.setattr("seglog.delivery.queue_states._SNAPSHOT_EVENTS", 20)
+            set_limit(monkeypatch, Limit.EVENTS_OF_A_SNAPSHOT, 20)
             await command(service, create, "orders", "quiet")
             topic = service.sync.topic(TOPIC)
             held = await claim(service)
