@@ -214,7 +214,11 @@ class World:
         async def receive() -> dict[str, Any]:
             message = next(told, None)
             if message is None:  # the client leaves an answer without an end once that has begun
-                await (has_begun if request.path in ("/daemon/events", "/events") else asyncio.Event()).wait()
+                await (
+                    has_begun
+                    if request.path in ("/daemon/events", "/events", "/topics/t/queues/q/work")
+                    else asyncio.Event()
+                ).wait()
                 return {"type": "http.disconnect"}
             return cast("dict[str, Any]", message)
 
