@@ -1108,10 +1108,11 @@ COMMANDS = {
     ),
     'queue/create': ListedCommand(
         'queue/create',
-        'Make a queue, which hands out each record of a topic to one worker at a time.\n'
+        'Make a queue of jobs for workers.\n'
         '\n'
-        'A worker claims jobs and acks those that it has done. A job that is not acked before its lease ends comes again. The\n'
-        'daemon serves claims over HTTP, and `client.queue` of seglog.connect asks it.\n'
+        'It hands out each record of a topic to one worker at a time. A worker claims jobs and acks those that it has done. A\n'
+        'job that is not acked before its lease ends comes again. The daemon serves claims over HTTP, and `client.queue` of\n'
+        'seglog.connect asks it.\n'
         'Example: seglog queue create orders billing --lease 2m --dead-letter orders-dead',
         (
             ListedParameter('topic', 'str', 'TOPIC or TOPIC@BRANCH.', (), is_required=True, is_topic=True, metavar='TOPIC', names='topic'),
@@ -1140,9 +1141,9 @@ COMMANDS = {
     ),
     'queue/show': ListedCommand(
         'queue/show',
-        'Show a queue, its settings, and the one reason why a claim gets no job now.\n'
+        'Show a queue, and why no job comes.\n'
         '\n'
-        'The reason is one of these: the queue is empty or paused, its jobs are in flight, or none is due before a time.',
+        'The one reason is one of these: the queue is empty or paused, its jobs are in flight, or none is due before a time.',
         (
             ListedParameter('topic', 'str', 'TOPIC or TOPIC@BRANCH.', (), is_required=True, is_topic=True, metavar='TOPIC', names='topic'),
             ListedParameter('name', 'str', 'The queue.', (), is_required=True),

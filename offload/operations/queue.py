@@ -114,10 +114,11 @@ def create(
     max_dead_per_minute: MaxDead = 100,
     claim_jitter_ms: Jitter = 0,
 ) -> QueueShown:
-    """Make a queue, which hands out each record of a topic to one worker at a time.
+    """Make a queue of jobs for workers.
 
-    A worker claims jobs and acks those that it has done. A job that is not acked before its lease ends comes again. The
-    daemon serves claims over HTTP, and `client.queue` of seglog.connect asks it.
+    It hands out each record of a topic to one worker at a time. A worker claims jobs and acks those that it has done. A
+    job that is not acked before its lease ends comes again. The daemon serves claims over HTTP, and `client.queue` of
+    seglog.connect asks it.
     Example: seglog queue create orders billing --lease 2m --dead-letter orders-dead
     """
     from catalog.format import keys
@@ -160,9 +161,9 @@ def list_queues(
 
 
 def show(directory: Directory, topic: TopicName, name: Name) -> QueueShown:
-    """Show a queue, its settings, and the one reason why a claim gets no job now.
+    """Show a queue, and why no job comes.
 
-    The reason is one of these: the queue is empty or paused, its jobs are in flight, or none is due before a time.
+    The one reason is one of these: the queue is empty or paused, its jobs are in flight, or none is due before a time.
     """
     states = loaded_states(directory.log, directory.maybe_archive)
     return _shown(directory.log, states, states.find(topic, name))
