@@ -245,6 +245,13 @@ class InnerTopic:
         with self._engine.committer.lock:
             return state.epoch, state.cut_since(epoch)
 
+    @checked
+    def knows_since(self, epoch: int) -> bool:
+        """Return whether `changed_since` knows each truncation since that epoch, and is exact. Raise `NoSuchTopic`."""
+        state = self._engine.state(self.name)
+        with self._engine.committer.lock:
+            return 0 <= state.epoch - epoch <= len(state.truncations)
+
     @property
     def logged_seq(self) -> int:
         """The last seq that the WAL knows. Later records are in memory only, and after a crash others get their seqs.

@@ -23,6 +23,7 @@ GROUPS = {
             "pin", "Leases on points in the history. GC keeps these points until they expire.", section="names"
         ),
         ListedCommand("queue", "Jobs of a topic for workers, which claim and ack them."),
+        ListedCommand("router", "Copies from topic to topic, which the daemon makes."),
         ListedCommand("tag", "Names for points in the history. GC keeps these points.", section="names"),
         ListedCommand("tenant", "Tenants of a bucket: IAM policies, credentials, checks."),
         ListedCommand("token", "Tokens of the daemon's clients."),

@@ -10,6 +10,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 
 from offload.archive import Archive
 from offload.operations import queue as queues
+from offload.operations import router as router_operations
 from offload.operations.cursor import TOPIC, CursorListed, NextTimes, listed
 from offload.worker.pool import WorkerPool
 from seglog import Log, NoSuchTopic
@@ -110,6 +111,20 @@ _QUEUES: tuple[tuple[str, str, Callable[[queues.QueueListed], float]], ...] = (
     ("seglog_queue_lost", "Jobs of a queue that retention evicted, since it was made.", lambda each: each.lost),
 )
 
+_ROUTERS: tuple[tuple[str, str, Callable[[router_operations.RouterListed], float | None]], ...] = (
+    ("seglog_router_lag_records", "Seqs of the source that a router has not come to.", lambda each: each.lag_records),
+    (
+        "seglog_router_passed_over_records",
+        "Records that were gone from the source before a router came to them.",
+        lambda each: each.passed_over,
+    ),
+    (
+        "seglog_router_stopped",
+        "1 while a router does not copy, and nobody paused it, else 0. `seglog router list` says why.",
+        lambda each: each.reason is not None,
+    ),
+)
+
 
 class FigureCollector:
     """A collector of prometheus_client that asks `source` at each scrape."""
@@ -124,6 +139,7 @@ class FigureCollector:
             yield _gauge(name, meaning, ((figures.topic, value_of(figures)) for figures in topics))
         yield from self._cursors()
         yield from self._queues()
+        yield from self._routers()
         lags = ((replica.topic, replica.lag_s) for replica in self._source.replicas())
         yield _gauge(
             "seglog_replica_lag_seconds",
@@ -160,6 +176,16 @@ class FigureCollector:
             family = GaugeMetricFamily(name, meaning, labels=["topic", "queue"])
             for queue in listed:
                 family.add_metric([queue.topic, queue.queue], float(value_of(queue)))
+            yield family
+
+    def _routers(self) -> Iterator[Metric]:
+        routers = list(self._source.routers())
+        for name, meaning, value_of in _ROUTERS:
+            family = GaugeMetricFamily(name, meaning, labels=["router"])
+            for router in routers:
+                value = value_of(router)
+                if value is not None:
+                    family.add_metric([router.router], float(value))
             yield family
 
     def _caches(self) -> Metric:
@@ -233,6 +259,15 @@ class DirectoryFigures:
 
         states = QueueStates.of(self.log)
         return [queues.listed(states, each) for each in states.all()] if states.is_loaded else ()
+
+    def routers(self) -> Iterable[router_operations.RouterListed]:
+        """Return the routers with their lags: none before they are loaded (offload.daemon.routers)."""
+        if not self.log.has_topic(router_operations.TOPIC):
+            return ()
+        from seglog.delivery.router_states import RouterStates  # imported late: most daemons have no router
+
+        states = RouterStates.of(self.log)
+        return router_operations.listed(self.log, states) if states.is_loaded else ()
 
     def live_workers(self) -> int:
         return 0 if self.workers is None else self.workers.live

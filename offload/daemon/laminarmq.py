@@ -113,10 +113,12 @@ class _Routes:
     async def append(self, request: Request) -> Response:
         self._check(request, Role.APPEND)
         check_open(self._name)
+        await self._service.routers.check_appends(self._name)
         value, metrics = await request.body(), self._service.metrics
         size_bytes = frame_bytes([value])
         with await self._service.quota.take_append(size_bytes) as hold:
             await prepare_append(self._service, self._name)
+            self._service.routers.check_now(self._name)
             with timed(metrics.append_s):
                 seqs = await self._service.log.topic(self._name).append([value])
             hold.appended(size_bytes)

@@ -3,6 +3,7 @@
     _streams           the entries of the streams (offload.daemon.streams.entries)
     _seglog.cursors    the states of the cursors (seglog.delivery.cursor)
     _seglog.queues     the events of the queues (seglog.delivery.queue)
+    _seglog.routers    the states of the routers (seglog.delivery.router)
     _seglog.*          kept for later versions
 
 RESERVED-1  No client appends to such a topic, removes its records, or makes or changes the topic. An entry of
@@ -34,7 +35,7 @@ def check_open(topic: str) -> None:
         text = (
             f"topic {name[:150]} belongs to the daemon, and only the daemon writes it: names with {_OURS} are its own"
         )
-        raise Conflict(text, hint="move cursors with `seglog cursor`, and take another name for a topic of yours")
+        raise Conflict(text, hint="use `seglog cursor` and `seglog router`, and take another name for a topic of yours")
 
 
 def check_command_on(path: str, values: Mapping[str, Any]) -> None:

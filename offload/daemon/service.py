@@ -32,6 +32,7 @@ from offload.daemon.problems import RETRY_AFTER_S
 from offload.daemon.proxy import ProxyObjects
 from offload.daemon.queues import Queues
 from offload.daemon.quota import Quota
+from offload.daemon.routers import Routers
 from offload.daemon.scheduler.slots import Slots
 from offload.daemon.stopping import StopEvent
 from offload.daemon.store_gate import Gate, GatedStore
@@ -113,6 +114,7 @@ class Service:
         log.queue.group_wait_s = ready.group_wait_s
         self.cursors = Cursors(self)
         self.queues = Queues(self)
+        self.routers = Routers(self)
         self._loaded = loaded
         self._gate = gate
         self._has_log_id = False
@@ -168,6 +170,7 @@ class Service:
         self._background.start()
         self.cursors.start()
         self.queues.start()
+        self.routers.start()
         if self.aws is not None:
             self.aws.start(self.events)
 
@@ -193,6 +196,7 @@ class Service:
         archive. Then it closes the log without them, and `has_work` is True.
         """
         self.stopping.set()
+        await self.routers.close()
         await self._background.close(self._left_s())
         self._gate.close()
         await self._threads.close(self._left_s())

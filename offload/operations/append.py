@@ -57,7 +57,10 @@ class RecordSink(Protocol):
 
 def open_sink(directory: Directory, topic: str, durability: str | None) -> Topic:
     """Return a topic for appends by a process that then ends. Raises `Misuse` for an ephemeral append."""
+    from offload.operations.router import check_appends  # imported late: most directories have no router
+
     log, archive = directory.log, directory.maybe_archive
+    check_appends(log, archive, topic)
     sink = log.topic(topic) if archive is None or log.has_topic(topic) else archive.open_for_append(topic)
     if (durability or sink.config.durability) == "ephemeral":
         reason = "ephemeral records end with the process that appends them, and this one ends at once"

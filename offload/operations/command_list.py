@@ -1197,6 +1197,68 @@ COMMANDS = {
         'more',
         (),
     ),
+    'router/create': ListedCommand(
+        'router/create',
+        'Copy the records of one topic to another one, from now on and as long as a daemon serves the directory.\n'
+        '\n'
+        'Each record is copied once, in order, with its value, tag and node. The destination takes no other appends. Example:\n'
+        'seglog router create invoices --from orders --to billing --tag "eu*"',
+        (
+            ListedParameter('name', 'str', 'The new router.', (), is_required=True),
+            ListedParameter('source', 'str', 'The topic to copy from.', ('--from',), is_required=True, names='plain topic'),
+            ListedParameter('destination', 'str', 'The topic to copy to. It is made if there is none.', ('--to',), is_required=True, names='plain topic'),
+            ListedParameter('tag', 'str', 'Only records with this tag; TEXT* means all tags that begin with TEXT.', ('--tag',)),
+            ListedParameter('grep', 'str', 'Only records with bytes that this regular expression matches.', ('--grep',), metavar='PATTERN'),
+            ListedParameter('drop_tag', 'bool', 'Copy without the tag.', ('--drop-tag',), default=False),
+            ListedParameter('drop_node', 'bool', 'Copy without the node.', ('--drop-node',), default=False),
+            ListedParameter('at', 'str', 'Behind what it begins: earliest, head, seq:N, lsn:N, head~N, tag:NAME; or from a time on.', ('--at',), default='earliest', names='target'),
+        ),
+        'offload.operations.router',
+        'more',
+        (),
+    ),
+    'router/list': ListedCommand(
+        'router/list',
+        'List the routers, and how far they are behind.\n'
+        '\n'
+        'A router that stopped says why. The command asks only this directory.',
+        (),
+        'offload.operations.router',
+        'more',
+        (),
+    ),
+    'router/delete': ListedCommand(
+        'router/delete',
+        'Delete a router. The copies stay, and the destination takes appends again.\n'
+        '\n'
+        'The answer has its place, from which another one may go on with `--at seq:N`.',
+        (
+            ListedParameter('name', 'str', 'The router.', (), is_required=True),
+        ),
+        'offload.operations.router',
+        'more',
+        (),
+    ),
+    'router/pause': ListedCommand(
+        'router/pause',
+        'Let a router wait, also over restarts. What it misses meanwhile is copied after `router resume`.',
+        (
+            ListedParameter('name', 'str', 'The router.', (), is_required=True),
+        ),
+        'offload.operations.router',
+        'more',
+        (),
+    ),
+    'router/resume': ListedCommand(
+        'router/resume',
+        'Let a paused router go on.',
+        (
+            ListedParameter('name', 'str', 'The router.', (), is_required=True),
+        ),
+        'offload.operations.router',
+        'more',
+        (),
+    ),
     'pin/list': ListedCommand(
         'pin/list',
         'List the pins in the remote. They are leases on past states, which GC keeps until they expire.\n'

@@ -85,10 +85,10 @@ def create(
     keys.check_name("cursor", name)
     if topic.startswith("_seglog."):
         raise Conflict(f"topic {topic} has the daemon's own records, so no reader acks them")
-    handle = _own_topic(directory, topic)
+    handle = own_topic(directory, topic)
     states = loaded_states(directory.log, directory.maybe_archive)
     incarnation, epoch = handle.incarnation(), handle.epoch
-    floor = _floor(directory, handle, at)
+    floor = floor_of(directory, handle, at)
     with states.claimed(key_of(topic, name)):
         if states.has(topic, name):
             text = f"topic {topic} has a cursor {name} already"
@@ -129,10 +129,10 @@ def reset(
 
     Reset it to a lower seq to read records again. Example: seglog cursor reset orders billing "2 hours ago"
     """
-    handle = _own_topic(directory, topic)
+    handle = own_topic(directory, topic)
     states = loaded_states(directory.log, directory.maybe_archive)
     incarnation, epoch = states.find(topic, name).incarnation, handle.epoch
-    floor = _floor(directory, handle, to)
+    floor = floor_of(directory, handle, to)
     with states.claimed(f"{topic}/{name}"):
         cursor = states.find(topic, name)
         return _at(states.put(cursor.at(floor, epoch, incarnation)))
@@ -142,7 +142,7 @@ def delete(directory: Directory, topic: TopicName, name: Name) -> CursorDeleted:
     """Delete a cursor. The records of the topic stay."""
     from dataclasses import replace
 
-    _own_topic(directory, topic)
+    own_topic(directory, topic)
     states = loaded_states(directory.log, directory.maybe_archive)
     with states.claimed(f"{topic}/{name}"):
         cursor = states.find(topic, name)
@@ -277,7 +277,7 @@ def _time_of(topic: Topic, seq: int) -> int | None:
     return None
 
 
-def _own_topic(directory: Directory, topic: str) -> Topic:
+def own_topic(directory: Directory, topic: str) -> Topic:
     """Return a topic that this directory writes: the cursors of a replica are with its writer."""
     archive = directory.maybe_archive
     if archive is not None:
@@ -285,7 +285,7 @@ def _own_topic(directory: Directory, topic: str) -> Topic:
     return directory.log.get_topic(topic)
 
 
-def _floor(directory: Directory, topic: Topic, target: str) -> int:
+def floor_of(directory: Directory, topic: Topic, target: str) -> int:
     """Return the last seq that counts as acked at a target."""
     from catalog import timeline
     from seglog import SystemClock

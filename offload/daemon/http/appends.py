@@ -16,7 +16,8 @@ APPEND-1  The records of a body keep their order. If a part fails, no later part
 APPEND-2  An append with a condition, or with `whole=1`, is all or none. So is a body of at most 1 MiB and 65,536
     records whose lines have equal labels. Each is one unit of the WAL (BATCHFRAME-2), so that holds over a crash too.
 APPEND-3  A body that is taken by parts holds three parts at most, whatever its length.
-APPEND-4  No client appends to a topic of the daemon, such as `_streams` (RESERVED-1).
+APPEND-4  No client appends to a topic of the daemon, such as `_streams` (RESERVED-1), or to the destination of a router
+    (WORKER-5).
 APPEND-5  At pressure 1, while appends of `log.queue_max_bytes` wait, an append gets 429 before its first part. With
     `disable_backpressure=1` it waits for room. Its later parts wait in any case.
 APPEND-6  An answer says in `Server-Timing` how long the append took: `sync` for the write and the sync of its group,
@@ -197,6 +198,7 @@ class _Appends:
 
     async def append(self, request: Request) -> Response:
         check_open(request.path_params["topic"])  # as every append is (APPEND-4)
+        await self._service.routers.check_appends(request.path_params["topic"])
         query = query_of(request, APPEND_QUERY)
         form = form_of(headers_of(request.scope).get(b"content-type", b"").decode("latin-1"), query)
         durability, conditions = _durability_of(query), _conditions_of(request.headers)
@@ -207,6 +209,7 @@ class _Appends:
 
     async def put(self, request: Request) -> Response:
         check_open(request.path_params["topic"])
+        await self._service.routers.check_appends(request.path_params["topic"])
         query = query_of(request, _ONE_QUERY)
         form = form_of(BYTES_TYPE, query)
         asked = _Append(
@@ -302,6 +305,7 @@ class _Appends:
                 await body.place.begin_part()
                 holds.callback(body.place.end_part, 0)
                 holds.callback(lambda: None if asked.is_duplicate or not asked.count else hold.appended(size_bytes))
+                self._service.routers.check_now(asked.topic)
                 begin = time.perf_counter()
 
             done = await self._service.log.topic(asked.topic).append_stream(
@@ -398,6 +402,7 @@ class _Appends:
 
     async def _append_batch(self, asked: _Append, batch: Batch) -> None:
         topic, conditions = self._service.log.topic(asked.topic), asked.conditions
+        self._service.routers.check_now(asked.topic)
         labels: dict[str, Any] = {
             "tag": batch.tag,
             "node": batch.node,

@@ -28,6 +28,7 @@ from seglog.base.errors import Missing
 
 _log = logging.getLogger("seglog.daemon")
 _JSON_LINES_TYPE = "application/x-ndjson"
+_ON_ROUTERS = frozenset({"router/delete", "router/pause", "router/resume"})
 _HINT = 'send the arguments and options of the command as an object, such as {"topic": "orders"}'
 
 
@@ -53,7 +54,8 @@ class _Commands:
         if "topic" in request.path_params:
             given = {**given, "topic": request.path_params["topic"]}
         values = command.arguments(given)
-        check_command(request, command, values)
+        more = await self._service.routers.topics_of(values["name"]) if path in _ON_ROUTERS else []
+        check_command(request, command, values, more)
         if not command.reads(values):
             check_command_on(path, values)
         return await run_command(self._service, command, values, request)

@@ -9,7 +9,7 @@ ROLES-1  Each route is a `RoledRoute`: another one does not start. A command tha
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from starlette.requests import Request
@@ -54,12 +54,14 @@ class _Checked:
         await self._app(scope, receive, send)
 
 
-def check_command(request: Request, command: Command, values: Mapping[str, Any]) -> None:
-    """Raise `NotAllowed` if the client may not run the command with these arguments."""
+def check_command(
+    request: Request, command: Command, values: Mapping[str, Any], more_topics: Sequence[str] = ()
+) -> None:
+    """Raise `NotAllowed` if the client may not run the command with these arguments, which mean `more_topics`."""
     rights, role = rights_of(request.scope), Role[command.role.upper()]
     if role > Role.READ and command.reads(values):
         role = Role.READ
-    topics = _topics_of(command, values)
+    topics = [*_topics_of(command, values), *more_topics]
     for topic in topics:
         rights.check(role, topic)
     if not topics and command.path != _LISTS_TOPICS:

@@ -1,0 +1,400 @@
+"""The routers of a log, in memory and in `_seglog.routers` (seglog.delivery.router): how each of them finds its place.
+
+Four actors: the *worker* of a router, which copies; a *command*, which makes, pauses or deletes a router, or truncates
+a topic; the source S; and the destination D. Whoever copies, or changes a state, holds the lock of that router.
+
+    1  A command makes D, if it is not there, and then the first pair: a place in S, and the head of D. The router
+       exists from that record on, and clients append to D no more.
+    2  The worker asks for its place (`resume`). If an epoch, or the directory, is another one than in the newest pair,
+       a new pair is durable before anything is copied.
+    3  The worker reads a page of S. Neighbours that match and have equal labels become one append to D, as batch
+       (epoch of S, seq of the last of them) of the router's producer, at the head that D had. So copies and place are
+       one unit of the WAL, and an append that fails fails all those behind it.
+    4  A long way without a match, a minute, or a loss makes a pair: places move without copies, too. Then step 3 again.
+
+    what happened                          what the next `resume` finds
+    a crash before step 1 is durable       no router; an empty D
+    a crash in step 2, or between pairs    the producer in D, whose number is the place; a pair behind that is newer
+    a crash in step 3                      the batches that are durable, the first ones of the page
+    a crash in step 4                      the former pair and the producer: the way without matches is gone again
+    D forgot the producer, or a recovery   the newest pair that D has. The records of D behind it count the copies, and
+    from a remote, which knows none        the place is behind so many matches in S
+    S was truncated                        its epoch is higher, and so the place is before the cut. The copies stay, and
+                                           what comes in the place of their originals is copied: (epoch, seq) is new
+    S was truncated before a recovery      the place in the history of S, if no copy is in doubt; else ROUTER-4
+    D was truncated                        the producer, or the pair of step 2: D is not filled again
+    S lost records before their turn       a gap, which the router passes over and counts
+    S or D was deleted, made again, or     another incarnation in the same log: the router has ended, and says so. A new
+    replaced by a branch                   one may begin anywhere (`create --at`)
+    the router was deleted and made again  another id, and so another producer: it begins where `create` says
+    a pause, and a restart                 the state says "paused"; the place is found when it goes on
+
+ROUTER-1  Each match of S is in D once, in the order of S, whatever crashes in between.
+ROUTER-2  What another shard of the WAL has of S is synced before its copy, and of D before a pair. Ephemeral records
+    are never copied, and no pair is beyond what the WAL knows: after a crash, others may get their seqs.
+ROUTER-3  A recovered S counts up to the records that it had when this directory took it over. Those behind are new,
+    and are copied, whatever stood there before.
+ROUTER-4  A place that would be a guess stops the router with a reason. It neither doubles a record nor skips one: for
+    example if records are missing in S between the pair and the place, or if S was truncated while nothing that knows
+    routers had the log open. `seglog.Topic.truncate` is such a call, and `seglog truncate` makes a pair at once.
+ROUTER-5  States are records of a keyed topic, durable before they count. A compaction and a change wait for each other.
+
+Thread-safe: the event loop of a daemon and the threads of its commands share the object of their log (`of`). What takes
+a lock, or writes, blocks.
+"""
+
+from __future__ import annotations
+
+import threading
+import weakref
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import field, replace
+from itertools import pairwise
+
+from seglog.base.dataclasses import dataclass
+from seglog.base.errors import Conflict, Corrupt, Missing
+from seglog.delivery.keyed_topic import KeyedTopic, compact
+from seglog.delivery.router import TOPIC, Pair, Router, check_graph, decode_router, encode_router
+from seglog.errors import AppendsHeld, DiskFull, NoSuchTopic
+from seglog.log import Log
+from seglog.topic import Topic
+from seglog.values.record import Gap, Record
+
+MOST_ROUTERS = 100
+"""The routers of one log. Each is a task, and a label of metrics."""
+
+Cut = Callable[[str, int], int | None]
+"""Takes a topic and a time. Returns the lowest seq that a truncation since then took, by its history, or None."""
+FitsOf = Callable[[Router], Callable[[Record], bool]]
+"""Takes a router. Returns what says whether a record matches its filter."""
+
+
+class PlaceUnknown(Conflict):
+    """Nobody can say how far a router has come (ROUTER-4)."""
+
+
+@dataclass(slots=True)
+class Live:
+    """What the worker of a router says of now: its place, and why it does not copy."""
+
+    seq: int | None = None
+    trouble: str | None = None
+    passed_over: int = 0
+
+
+@dataclass(slots=True)
+class _Sight:
+    """What the layers above know: filters, and the histories of topics."""
+
+    fits: FitsOf = field(default=lambda _router: lambda _record: True)
+    cut: Cut = field(default=lambda _topic, _since_ms: None)
+
+
+class RouterStates:
+    """The routers of one log."""
+
+    def __init__(self, log: Log) -> None:
+        self._log = weakref.proxy(log)  # the register of `of` ends with the log
+        self._states: dict[str, Router] = {}  # replaced, and never changed, so that a look takes no lock
+        self._into: dict[str, Router] = {}
+        self._keyed = self._new_replay(lambda _: None)
+        self._sight = _Sight()
+        self._writing = threading.RLock()
+        self._locks: dict[str, threading.Lock] = {}
+        self.live: dict[str, Live] = {}
+        self.on_change: Callable[[], None] = lambda: None
+        self.is_loaded = False
+
+    @classmethod
+    def of(cls, log: Log) -> RouterStates:
+        """Return the object that all users of an open log share."""
+        with _making:
+            found = _by_log.get(log)
+            if found is None:
+                found = _by_log[log] = cls(log)
+            return found
+
+    @staticmethod
+    def _new_replay(report: Callable[[str], None]) -> KeyedTopic[Router]:
+        return KeyedTopic(TOPIC, _keyed_router, report)
+
+    def load(self, report: Callable[[str], None], fits: FitsOf, cut: Cut) -> None:
+        """Take the newest state of each router, once. Blocks, maybe for the store."""
+        with self._writing:
+            if self.is_loaded:
+                return
+            states: dict[str, Router] = {}
+            keyed = self._new_replay(report)
+            topic = self._log.topic(TOPIC)
+
+            def take(router: Router) -> None:
+                states[router.name] = router
+
+            def forget(name: str) -> None:
+                states.pop(name, None)
+
+            keyed.replay(topic.read() if topic.exists else (), take, forget)
+            self._keyed, self._sight = keyed, _Sight(fits, cut)
+            self._take({name: router for name, router in states.items() if not router.is_deleted})
+            self.is_loaded = True
+
+    def _take(self, states: dict[str, Router]) -> None:
+        self._states, self._into = states, {router.destination: router for router in states.values()}
+        self.live = {name: self.live.get(name, Live()) for name in states}
+
+    # ------------------------------------------------------------ looks
+
+    def all(self) -> list[Router]:
+        """Return the routers by their names."""
+        return [router for _, router in sorted(self._states.items())]
+
+    def find(self, name: str) -> Router:
+        """Return a router. Raise `Missing`, and `Corrupt` for an unreadable state."""
+        if name in self._keyed.unreadable:
+            record = f"record {self._keyed.unreadable[name]} of {TOPIC}"
+            text = f"the state of the router {name} is unknown: {record} is no router of this version"
+            raise Corrupt(text, hint="use the directory with the version that wrote the record")
+        router = self._states.get(name)
+        if router is None:
+            raise Missing(f"there is no router {name}", hint="`seglog router list` lists them")
+        return router
+
+    def has(self, name: str) -> bool:
+        """Return whether there is such a router, also one whose state is unreadable."""
+        return name in self._keyed.unreadable or name in self._states
+
+    def check_appends(self, topic: str) -> None:
+        """Raise `Conflict` if a router alone appends to the topic."""
+        router = self._into.get(topic)
+        if router is not None and self.end_of(router) is None:
+            text = f"topic {topic} takes the records of router {router.name} alone, which copies from {router.source}"
+            raise Conflict(text, hint=f"append to {router.source}, or end it with `seglog router delete {router.name}`")
+
+    def end_of(self, router: Router) -> str | None:
+        """Return why a router has ended; None for one that goes on."""
+        for name, then in ((router.source, router.source_is), (router.destination, router.destination_is)):
+            try:
+                here = self._log.topic(name).inner.known_incarnation()
+            except NoSuchTopic:
+                if _log_of(then) == self._log_id():
+                    return f"topic {name} was deleted"
+                continue
+            if here is not None and here != then and _log_of(here) == _log_of(then):
+                return f"topic {name} is another one than it was: it was deleted, or replaced by a branch"
+        return None
+
+    def _log_id(self) -> str | None:
+        with suppress(NoSuchTopic):
+            return _log_of(self._log.topic(TOPIC).inner.known_incarnation() or "")
+        return None
+
+    def is_here(self, router: Router) -> bool:
+        """Return whether this directory writes both topics."""
+        return all(self._log.has_topic(name) for name in (router.source, router.destination))
+
+    # ------------------------------------------------------------ changes
+
+    def lock_of(self, name: str) -> threading.Lock:
+        """Return the lock of a router, for whoever copies or changes its state."""
+        return self._locks.setdefault(name, threading.Lock())
+
+    def create(self, router: Router) -> Router:
+        """Add a router, durably. Raise `Conflict` for one that the graph does not take, or a name that is taken."""
+        with self._writing:
+            if self.has(router.name):
+                raise Conflict(f"there is a router {router.name} already", hint="take another name, or delete it first")
+            if len(self._states) >= MOST_ROUTERS:
+                text = f"this directory has {MOST_ROUTERS} routers, and takes no more"
+                raise Conflict(text, hint="`seglog router delete NAME` deletes one")
+            check_graph((each for each in self.all() if self.end_of(each) is None), router.source, router.destination)
+            return self.put(router)
+
+    def put(self, router: Router) -> Router:
+        """Append the state of a router, durably, and let it count. The caller holds its lock, or makes it."""
+        with self._writing:
+            self._log.topic(TOPIC).append([encode_router(router)], tag=router.name, durability="fsync")
+            self._keyed.records += 1
+            others = {name: each for name, each in self._states.items() if name != router.name}
+            self._take(others if router.is_deleted else {**others, router.name: router})
+        self.on_change()
+        return router
+
+    def note(self, router: Router, seq: int) -> None:
+        """Add a pair: the router has come to `seq`, in the epochs of its newest pair. The caller holds its lock."""
+        source, destination = self._log.topic(router.source), self._log.topic(router.destination)
+        router = replace(router, passed_over=router.passed_over + self.live[router.name].passed_over)
+        pair = self.pair(source, destination, seq)
+        if (pair.epoch, pair.to_epoch) == (router.newest.epoch, router.newest.to_epoch):
+            self._store(router.at(pair))  # else a truncation came in between, and `resume` makes the pair for it
+
+    def _store(self, router: Router) -> Router:
+        if router != self._states.get(router.name):
+            self.put(router)
+            self.live[router.name].passed_over = 0
+        return router
+
+    def keep_up(self, delete: Callable[[int], object]) -> None:
+        """Make the pairs that truncations ask for (step 2), and compact the topic if it is time.
+
+        `delete` takes the first seq that stays. Without room, a later call does so.
+        """
+        if not self.is_loaded or not self._log.has_topic(TOPIC):
+            return
+        with suppress(AppendsHeld, DiskFull):
+            for router in self.all():
+                if self._is_outdated(router):
+                    with self.lock_of(router.name), suppress(Missing, NoSuchTopic, PlaceUnknown):
+                        self.resume(router.name)
+            with self._writing:
+                if self._keyed.is_outdated(len(self._states)):
+                    try:
+                        states = [(encode_router(router), router.name) for router in self.all()]
+                        compact(self._log.topic(TOPIC), states, delete)
+                    finally:
+                        self._keyed.records = len(self._states)  # also after an error: the next try is not at once
+
+    def _is_outdated(self, router: Router) -> bool:
+        """Return whether the newest pair is of other epochs than those of now."""
+        if not self.is_here(router) or self.end_of(router) is not None:
+            return False
+        epochs = self._log.topic(router.source).epoch, self._log.topic(router.destination).epoch
+        return self._is_foreign(router) or epochs != (router.newest.epoch, router.newest.to_epoch)
+
+    # ------------------------------------------------------------ places
+
+    def resume(self, name: str) -> tuple[Router, int]:
+        """Return a router and the last seq of its source that is copied or passed over. The caller holds its lock.
+
+        Its newest pair is of the epochs of now (step 2). Raise `PlaceUnknown`, `Missing`, and what reads raise.
+        """
+        router = self.find(name)
+        if (end := self.end_of(router)) is not None:
+            raise PlaceUnknown(f"it has ended: {end}", hint=f"`seglog router delete {name}`, and make another one")
+        source, destination = self._log.topic(router.source), self._log.topic(router.destination)
+        is_foreign, epochs = self._is_foreign(router), (source.epoch, destination.epoch)
+        seq = self.place_of(router)
+        pair = self.pair(source, destination, seq)
+        if epochs != (pair.epoch, pair.to_epoch):
+            return self.resume(name)  # truncated meanwhile
+        if is_foreign:
+            router = replace(
+                router,
+                source_is=source.incarnation(),
+                destination_is=destination.incarnation(),
+                pairs=(pair,),
+            )
+        elif epochs != (router.newest.epoch, router.newest.to_epoch):
+            router = router.at(pair)
+        return self._store(router), seq
+
+    def place_of(self, router: Router, *, is_quick: bool = False) -> int:
+        """Return the last seq of the source that is copied or passed over. Raise as `resume` does, and change nothing.
+
+        If `is_quick`, nothing is read, and the result may be too low.
+        """
+        source, destination = self._log.topic(router.source), self._log.topic(router.destination)
+        if self._is_foreign(router):
+            return (
+                min(router.newest.seq, source.head_seq)
+                if is_quick
+                else self._foreign_place(router, source, destination)
+            )
+        return self._place(router, source, destination, is_quick=is_quick)
+
+    def _is_foreign(self, router: Router) -> bool:
+        """Return whether the newest pair is of another directory."""
+        topics = ((router.source, router.source_is), (router.destination, router.destination_is))
+        return any(self._log.topic(name).inner.known_incarnation() != then for name, then in topics)
+
+    def pair(self, source: Topic, destination: Topic, seq: int) -> Pair:
+        """Return the pair of now, which is true after any crash (ROUTER-2)."""
+        epoch, to_epoch = source.epoch, destination.epoch
+        source_ms, destination_ms = source.last_ts_ms, destination.last_ts_ms
+        if self._log.settings.wal_shards > 1:
+            source.inner.sync()
+            destination.inner.sync()
+        seq = min(seq, source.inner.logged_seq)
+        return Pair(epoch, seq, source_ms, to_epoch, destination.head_seq, destination_ms)
+
+    def _place(self, router: Router, source: Topic, destination: Topic, *, is_quick: bool) -> int:
+        """Return the place of a router in the directory that made its newest pair."""
+        pair, count = router.newest, 0
+        epoch, seq = pair.epoch, pair.seq
+        if not pair.to_epoch:
+            destination.inner.sync()  # what was on its way when the router was made is there now
+        producer = destination.inner.known_producer(router.producer)
+        if producer is not None:
+            epoch, seq = max((epoch, seq), (producer.epoch, producer.number))
+        elif pair.to_epoch:
+            if destination.epoch != pair.to_epoch:
+                raise _unknown(router, f"{router.destination} was truncated since, and does not know its producer")
+            count = destination.head_seq - pair.to_head
+        end = source.head_seq
+        _, cut = source.inner.changed_since(epoch)
+        if cut is not None:
+            if not source.inner.knows_since(epoch):
+                raise _unknown(router, f"{router.source} was truncated while nothing looked, in epoch {epoch} or later")
+            end = cut - 1
+        return self._behind(router, source, seq, count, end) if count > 0 and not is_quick else min(seq, end)
+
+    def _foreign_place(self, router: Router, source: Topic, destination: Topic) -> int:
+        """Return the place of a router of another directory, as after a recovery (ROUTER-3)."""
+        end, head = source.first_seq - 1, destination.first_seq - 1  # when this directory took them over
+        if source.head_seq < end or destination.head_seq < head:
+            raise _unknown(router, "a truncation came right after the recovery")
+        known = [place for place, pair in enumerate(router.pairs) if pair.to_head <= head]
+        if not known:
+            raise _unknown(router, f"{router.destination} is older than all that is known of it")
+        pairs = router.pairs[: known[-1] + 1]
+        for before, after in pairwise(pairs):
+            is_lost = before.epoch != after.epoch and self._sight.cut(router.source, before.ts_ms) is None
+            if before.to_epoch != after.to_epoch and self._sight.cut(router.destination, before.to_ts_ms) is None:
+                is_lost = True
+            if is_lost:
+                raise _unknown(router, "a truncation before the recovery is not in the remote")
+        pair = pairs[-1]
+        count, cut = head - pair.to_head, self._sight.cut(router.source, pair.ts_ms)
+        if self._sight.cut(router.destination, pair.to_ts_ms) is not None:
+            raise _unknown(router, f"{router.destination} was truncated right before the recovery")
+        if cut is not None and count > 0:
+            raise _unknown(router, f"{router.source} was truncated right before the recovery")
+        end = end if cut is None else min(end, cut - 1)
+        return self._behind(router, source, pair.seq, count, end) if count > 0 else min(pair.seq, end)
+
+    def _behind(self, router: Router, source: Topic, seq: int, count: int, end: int) -> int:
+        """Return the seq of match number `count` behind `seq`, or `end` if it comes first."""
+        fits = self._sight.fits(router)
+        for item in source.read(seq + 1, end, gaps=True) if seq < end else ():
+            if isinstance(item, Gap) or item.seq != seq + 1:
+                raise _unknown(router, f"records of {router.source} behind seq {seq} are gone since they were copied")
+            seq = item.seq
+            if fits(item) and not source.inner.ephemeral_seqs(seq, seq):
+                count -= 1
+                if not count:
+                    return seq
+        if seq < end:
+            raise _unknown(router, f"records of {router.source} behind seq {seq} are gone since they were copied")
+        return end
+
+
+def _unknown(router: Router, why: str) -> PlaceUnknown:
+    hint = (
+        f"look what {router.destination} has, then `seglog router delete {router.name}`, and make it again with"
+        " `--at seq:N`: it copies what is behind N"
+    )
+    return PlaceUnknown(f"its place in {router.source} is unknown: {why}", hint=hint)
+
+
+def _keyed_router(record: Record) -> tuple[str, Router]:
+    router = decode_router(record.value, record.tag)
+    return router.name, router
+
+
+def _log_of(incarnation: str) -> str:
+    """Return the id of the log in an incarnation."""
+    return incarnation.partition("-")[0]
+
+
+_making = threading.Lock()
+_by_log: weakref.WeakKeyDictionary[Log, RouterStates] = weakref.WeakKeyDictionary()
