@@ -89,7 +89,7 @@ def create(
 
     from catalog.format import keys
     from offload.operations.cursor import floor_of
-    from seglog.delivery.router import Router, check_graph
+    from seglog.delivery.router import Router
 
     keys.check_name("router", name)
     if grep is not None:
@@ -101,9 +101,7 @@ def create(
         directory.maybe_archive.replication.check_not_followed(TOPIC)
     taken = log.get_topic(source)
     seq = floor_of(directory, taken, at)
-    check_graph(
-        (each for each in states.all() if states.end_of(each) is None), source, destination
-    )  # before it is made
+    states.check_new(name, source, destination)  # before the destination is made
     given = log.topic(destination)
     if not given.exists:
         log.create_topic(destination, given.config)

@@ -202,13 +202,17 @@ class RouterStates:
     def create(self, router: Router) -> Router:
         """Add a router, durably. Raise `Conflict` for one that the graph does not take, or a name that is taken."""
         with self._writing:
-            if self.has(router.name):
-                raise Conflict(f"there is a router {router.name} already", hint="take another name, or delete it first")
-            if len(self._states) >= MOST_ROUTERS:
-                text = f"this directory has {MOST_ROUTERS} routers, and takes no more"
-                raise Conflict(text, hint="`seglog router delete NAME` deletes one")
-            check_graph((each for each in self.all() if self.end_of(each) is None), router.source, router.destination)
+            self.check_new(router.name, router.source, router.destination)
             return self.put(router)
+
+    def check_new(self, name: str, source: str, destination: str) -> None:
+        """Raise `Conflict` if a router cannot be added to those that there are."""
+        if self.has(name):
+            raise Conflict(f"there is a router {name} already", hint="take another name, or delete it first")
+        if len(self._states) >= MOST_ROUTERS:
+            text = f"this directory has {MOST_ROUTERS} routers, and takes no more"
+            raise Conflict(text, hint="`seglog router delete NAME` deletes one")
+        check_graph((each for each in self.all() if self.end_of(each) is None), source, destination)
 
     def put(self, router: Router) -> Router:
         """Append the state of a router, durably, and let it count. The caller holds its lock, or makes it."""
@@ -272,6 +276,8 @@ class RouterStates:
         if (end := self.end_of(router)) is not None:
             raise PlaceUnknown(f"it has ended: {end}", hint=f"`seglog router delete {name}`, and make another one")
         source, destination = self._log.topic(router.source), self._log.topic(router.destination)
+        if not router.newest.to_epoch:
+            destination.inner.sync()  # an append that was on its way when the router was made is there now
         is_foreign, epochs = self._is_foreign(router), (source.epoch, destination.epoch)
         seq = self.place_of(router)
         pair = self.pair(source, destination, seq)
@@ -321,8 +327,6 @@ class RouterStates:
         """Return the place of a router in the directory that made its newest pair."""
         pair, count = router.newest, 0
         epoch, seq = pair.epoch, pair.seq
-        if not pair.to_epoch:
-            destination.inner.sync()  # what was on its way when the router was made is there now
         producer = destination.inner.known_producer(router.producer)
         if producer is not None:
             epoch, seq = max((epoch, seq), (producer.epoch, producer.number))
@@ -353,14 +357,24 @@ class RouterStates:
                 is_lost = True
             if is_lost:
                 raise _unknown(router, "a truncation before the recovery is not in the remote")
-        pair = pairs[-1]
-        count, cut = head - pair.to_head, self._sight.cut(router.source, pair.ts_ms)
-        if self._sight.cut(router.destination, pair.to_ts_ms) is not None:
+        pair, former = pairs[-1], pairs[-2] if len(pairs) > 1 else None
+        is_first = former is None or former.epoch != pair.epoch
+        count, cut = head - pair.to_head, self._cut_since(router.source, pair.ts_ms, pair.seq, is_first=is_first)
+        is_first = former is None or former.to_epoch != pair.to_epoch
+        if self._cut_since(router.destination, pair.to_ts_ms, pair.to_head, is_first=is_first) is not None:
             raise _unknown(router, f"{router.destination} was truncated right before the recovery")
         if cut is not None and count > 0:
             raise _unknown(router, f"{router.source} was truncated right before the recovery")
         end = end if cut is None else min(end, cut - 1)
         return self._behind(router, source, pair.seq, count, end) if count > 0 else min(pair.seq, end)
+
+    def _cut_since(self, topic: str, ts_ms: int, seq: int, *, is_first: bool) -> int | None:
+        """Return the lowest seq that a truncation since a pair took, by the history of the topic.
+
+        The first pair of its epoch is made for a truncation, whose time it has if no append came in between.
+        """
+        later, cut = self._sight.cut(topic, ts_ms + 1), self._sight.cut(topic, ts_ms)
+        return later if is_first and (cut is None or cut > seq) else cut
 
     def _behind(self, router: Router, source: Topic, seq: int, count: int, end: int) -> int:
         """Return the seq of match number `count` behind `seq`, or `end` if it comes first."""
