@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     from offload.operations.cursor import CursorListed
     from offload.operations.listed_command import ListedCommand, ListedParameter
     from offload.operations.queue import QueueListed
+    from offload.operations.router import RouterListed
 
 __all__ = [
     "alerts",

@@ -39,6 +39,7 @@ MENU: dict[str, tuple[str | tuple[str, str], ...]] = {
         "docs/client.md",
         "docs/delivery.md",
         "docs/queues.md",
+        "docs/routers.md",
         "docs/daemon.md",
         "docs/streams.md",
         "docs/tenants.md",

@@ -24,6 +24,7 @@ import functools
 import logging
 import time
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager, suppress
 from itertools import groupby
 from typing import TYPE_CHECKING, Final
@@ -70,8 +71,9 @@ class _Run:
 class Routers:
     """The routers of one service. Commands share their states (`RouterStates.of`)."""
 
-    def __init__(self, service: Service) -> None:
+    def __init__(self, service: Service, pool: ThreadPoolExecutor) -> None:
         self._service = service
+        self._pool = pool  # its own, because threads of the others wait for the locks that a worker holds
         self._tasks: dict[str, asyncio.Task[None]] = {}  # by the id of the router
         self._waiting: set[str] = set()  # those that wait at a feed
         self._noted_s: dict[str, float] = {}
@@ -185,7 +187,7 @@ class Routers:
         """Find the place, and copy from there on. Return if the place has to be found again."""
         service, name = self._service, router.name
         async with self._held(states, name):
-            router, seq = await in_threads(service.cold_reads, states.resume, name)
+            router, seq = await in_threads(self._pool, states.resume, name)
             live = states.live[name]
             live.seq, live.trouble = seq, None
         fits, pair = fits_of(router), router.newest
@@ -227,7 +229,7 @@ class Routers:
             return
         service, topic, head = self._service, self._service.log.topic(destination.name), destination.head_seq
         if service.sync.settings.wal_shards > 1:
-            await in_threads(service.local, service.sync.topic(router.source).inner.sync)  # ROUTER-2
+            await in_threads(self._pool, service.sync.topic(router.source).inner.sync)  # ROUTER-2
         epoch, appends = router.newest.epoch, []
         with await service.quota.take_append(sum(run.size_bytes for run in runs)) as hold:
             for run in runs:
@@ -257,7 +259,7 @@ class Routers:
         """Make a pair of the router's place. The caller holds its lock."""
         router, seq = states.find(name), states.live[name].seq
         if seq is not None:
-            await in_threads(self._service.local, states.note, router, seq)
+            await in_threads(self._pool, states.note, router, seq)
             self._noted_s[name] = time.monotonic()
 
     @asynccontextmanager

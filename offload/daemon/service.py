@@ -57,6 +57,7 @@ _log = logging.getLogger("seglog.daemon")
 _READ_THREADS = 8
 _COLD_READ_THREADS = 16
 _LOCAL_THREADS = 4
+_ROUTER_THREADS = 4
 _CLOSE_ARCHIVE_S = 2.0
 _LEAST_CLOSE_S = 0.2
 
@@ -114,7 +115,7 @@ class Service:
         log.queue.group_wait_s = ready.group_wait_s
         self.cursors = Cursors(self)
         self.queues = Queues(self)
-        self.routers = Routers(self)
+        self.routers = Routers(self, self._threads.pool(_ROUTER_THREADS, "seglog-router"))
         self._loaded = loaded
         self._gate = gate
         self._has_log_id = False

@@ -277,7 +277,7 @@ def truncate(
     TOPIC --to head~1 --as NAME` makes a branch of the state before it. If only this directory has the records, there is
     no way back. Example: seglog truncate orders --from 4711 --yes
     """
-    from offload.operations.router import keep_up
+    from offload.operations.router import truncating
     from offload.services.writer import truncate_here
 
     check_meant(f"this removes the records of {topic} from {start} on", yes=yes, dry_run=dry_run)
@@ -286,11 +286,11 @@ def truncate(
         _check_within(directory, topic, start)
         _check_floor(directory, topic, start)
         return would_take(directory, "truncate", topic, start=start)
-    if archive is None:
-        done = truncate_here(directory.log.get_topic(topic), start)
-    else:
-        done = archive.truncate(topic, start, message=message)
-    keep_up(directory, topic)
+    with truncating(directory.log, archive, topic, start):
+        if archive is None:
+            done = truncate_here(directory.log.get_topic(topic), start)
+        else:
+            done = archive.truncate(topic, start, message=message)
     handle = directory.log.topic(topic)
     way_back = _way_back(directory, topic, done, is_eviction=False)
     return RecordsRemoved(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated
 
@@ -213,11 +213,14 @@ def fits_of(router: Router) -> Callable[[Record], bool]:
     return match_of(None, None, router.tag, router.grep, fixed=False, serves_others=router.grep is not None).fits
 
 
-def keep_up(directory: Directory, topic: str) -> None:
-    """Tell the routers from and to a topic that it was truncated, while the log knows where (ROUTER-4)."""
-    log, archive = directory.log, directory.maybe_archive
-    if log.has_topic(TOPIC) and not topic.startswith("_seglog."):
-        loaded_states(log, archive).keep_up(deletion(log, archive))
+@contextmanager
+def truncating(log: Log, archive: Archive | None, topic: str, seq: int) -> Iterator[None]:
+    """Let the block truncate a topic, while its routers wait (`RouterStates.truncating`)."""
+    if not log.has_topic(TOPIC) or topic.startswith("_seglog."):
+        yield
+        return
+    with loaded_states(log, archive).truncating(topic, seq):
+        yield
 
 
 def check_appends(log: Log, archive: Archive | None, topic: str) -> None:

@@ -9,6 +9,8 @@
     drop_tag, drop_node
                  whether a copy has no tag, or no node
     passed_over  records that were gone from the source before the router came to them
+    cut          null; or, while a truncation happens, the first seq that it takes of the source, and of the
+                 destination: 0 for the one that it leaves. It counts with the newest pair
     pairs        places at which both topics stood together, oldest first, 16 at most. Each is a list: epoch, seq and
                  last time in ms of the source, epoch, head and last time in ms of the destination
 
@@ -82,6 +84,7 @@ class Router:
     drop_tag: bool = False
     drop_node: bool = False
     passed_over: int = 0
+    cut: tuple[int, int] | None = None
     is_paused: bool = False
     is_deleted: bool = False
 
@@ -102,7 +105,7 @@ class Router:
         if len(pairs) > PAIRS_MAX:
             half = PAIRS_MAX // 2
             pairs = (*pairs[:half:2], *pairs[half:])
-        return replace(self, pairs=pairs)
+        return replace(self, pairs=pairs, cut=None)
 
 
 def check_graph(routers: Iterable[Router], source: str, destination: str) -> None:
@@ -134,6 +137,7 @@ def encode_router(router: Router) -> bytes:
         "drop_tag": router.drop_tag,
         "drop_node": router.drop_node,
         "passed_over": router.passed_over,
+        "cut": router.cut,
         "pairs": [
             [pair.epoch, pair.seq, pair.ts_ms, pair.to_epoch, pair.to_head, pair.to_ts_ms] for pair in router.pairs
         ],
@@ -155,7 +159,8 @@ def _decoded(members: dict[str, Any], tag: str | None) -> Router:
     name, key, source, destination, source_is, destination_is = texts = [
         members[name] for name in ("router", "id", "from", "to", "from_is", "to_is")
     ]
-    numbers = [members["passed_over"], *(number for pair in members["pairs"] for number in pair)]
+    cut = None if members["cut"] is None else (members["cut"][0], members["cut"][1])
+    numbers = [members["passed_over"], *(cut or ()), *(number for pair in members["pairs"] for number in pair)]
     drops = [members["drop_tag"], members["drop_node"]]
     if not all(type(text) is str for text in texts) or not all(type(drop) is bool for drop in drops):
         raise ValueError("a member is of another type")
@@ -176,6 +181,7 @@ def _decoded(members: dict[str, Any], tag: str | None) -> Router:
         drop_tag=drops[0],
         drop_node=drops[1],
         passed_over=members["passed_over"],
+        cut=cut,
         is_paused=members["state"] == "paused",
         is_deleted=members["state"] == "deleted",
     )

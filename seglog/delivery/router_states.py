@@ -11,6 +11,8 @@ a topic; the source S; and the destination D. Whoever copies, or changes a state
        (epoch of S, seq of the last of them) of the router's producer, at the head that D had. So copies and place are
        one unit of the WAL, and an append that fails fails all those behind it.
     4  A long way without a match, a minute, or a loss makes a pair: places move without copies, too. Then step 3 again.
+    5  `seglog truncate` of S or D takes the lock, and makes a pair that says what it will cut. Then it truncates, and
+       makes the pair of the new epoch. No copy comes in between.
 
     what happened                          what the next `resume` finds
     a crash before step 1 is durable       no router; an empty D
@@ -19,6 +21,7 @@ a topic; the source S; and the destination D. Whoever copies, or changes a state
     a crash in step 4                      the former pair and the producer: the way without matches is gone again
     D forgot the producer, or a recovery   the newest pair that D has. The records of D behind it count the copies, and
     from a remote, which knows none        the place is behind so many matches in S
+    a crash in step 5                      the epoch of the pair, and nothing is cut; or the next one, whose cut it has
     S was truncated                        its epoch is higher, and so the place is before the cut. The copies stay, and
                                            what comes in the place of their originals is copied: (epoch, seq) is new
     S was truncated before a recovery      the place in the history of S, if no copy is in doubt; else ROUTER-4
@@ -36,7 +39,7 @@ ROUTER-3  A recovered S counts up to the records that it had when this directory
     and are copied, whatever stood there before.
 ROUTER-4  A place that would be a guess stops the router with a reason. It neither doubles a record nor skips one: for
     example if records are missing in S between the pair and the place, or if S was truncated while nothing that knows
-    routers had the log open. `seglog.Topic.truncate` is such a call, and `seglog truncate` makes a pair at once.
+    routers had the log open, as `seglog.Topic.truncate` may.
 ROUTER-5  States are records of a keyed topic, durable before they count. A compaction and a change wait for each other.
 
 Thread-safe: the event loop of a daemon and the threads of its commands share the object of their log (`of`). What takes
@@ -47,8 +50,8 @@ from __future__ import annotations
 
 import threading
 import weakref
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import field, replace
 from itertools import pairwise
 
@@ -72,6 +75,9 @@ FitsOf = Callable[[Router], Callable[[Record], bool]]
 
 class PlaceUnknown(Conflict):
     """Nobody can say how far a router has come (ROUTER-4)."""
+
+
+_LEFT_FOR_LATER = (AppendsHeld, DiskFull, Missing, NoSuchTopic, PlaceUnknown)
 
 
 @dataclass(slots=True)
@@ -248,7 +254,7 @@ class RouterStates:
         with suppress(AppendsHeld, DiskFull):
             for router in self.all():
                 if self._is_outdated(router):
-                    with self.lock_of(router.name), suppress(Missing, NoSuchTopic, PlaceUnknown):
+                    with self.lock_of(router.name), suppress(*_LEFT_FOR_LATER):
                         self.resume(router.name)
             with self._writing:
                 if self._keyed.is_outdated(len(self._states)):
@@ -257,6 +263,29 @@ class RouterStates:
                         compact(self._log.topic(TOPIC), states, delete)
                     finally:
                         self._keyed.records = len(self._states)  # also after an error: the next try is not at once
+
+    @contextmanager
+    def truncating(self, topic: str, seq: int) -> Iterator[None]:
+        """Let the block truncate a topic. Its routers wait meanwhile, and their places are known after any crash.
+
+        Each says before what the block will cut (step 5), and has a pair for it after that. Without room they wait.
+        """
+        routers = [router for router in self.all() if topic in {router.source, router.destination}]
+        with ExitStack() as locks:
+            for router in routers:
+                locks.enter_context(self.lock_of(router.name))
+            for router in routers:
+                with suppress(*_LEFT_FOR_LATER):
+                    now, place = self.resume(router.name)
+                    pair = self.pair(self._log.topic(now.source), self._log.topic(now.destination), place)
+                    cut = seq if now.source == topic else 0, seq if now.destination == topic else 0
+                    self.put(replace(now.at(pair), cut=cut))
+            try:
+                yield
+            finally:
+                for router in routers:
+                    with suppress(*_LEFT_FOR_LATER):
+                        self.resume(router.name)
 
     def _is_outdated(self, router: Router) -> bool:
         """Return whether the newest pair is of other epochs than those of now."""
@@ -292,6 +321,8 @@ class RouterStates:
             )
         elif epochs != (router.newest.epoch, router.newest.to_epoch):
             router = router.at(pair)
+        elif router.cut is not None:
+            router = replace(router, cut=None)  # the truncation was refused, or a crash came before it
         return self._store(router), seq
 
     def place_of(self, router: Router, *, is_quick: bool = False) -> int:
@@ -331,13 +362,16 @@ class RouterStates:
         if producer is not None:
             epoch, seq = max((epoch, seq), (producer.epoch, producer.number))
         elif pair.to_epoch:
-            if destination.epoch != pair.to_epoch:
+            is_cut = router.cut is not None and router.cut[1] > 0 and destination.epoch == pair.to_epoch + 1
+            if destination.epoch != pair.to_epoch and not is_cut:
                 raise _unknown(router, f"{router.destination} was truncated since, and does not know its producer")
-            count = destination.head_seq - pair.to_head
+            count = 0 if is_cut else destination.head_seq - pair.to_head
         end = source.head_seq
         _, cut = source.inner.changed_since(epoch)
         if cut is not None:
-            if not source.inner.knows_since(epoch):
+            if router.cut is not None and router.cut[0] > 0 and (epoch, source.epoch) == (pair.epoch, pair.epoch + 1):
+                cut = router.cut[0]
+            elif not source.inner.knows_since(epoch):
                 raise _unknown(router, f"{router.source} was truncated while nothing looked, in epoch {epoch} or later")
             end = cut - 1
         return self._behind(router, source, seq, count, end) if count > 0 and not is_quick else min(seq, end)

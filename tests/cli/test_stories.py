@@ -1,5 +1,5 @@
-"""The stories of docs/stories, the pages of docs/start, docs/concepts and docs/operate, and docs/restore.md happen as
-they read.
+"""The stories of docs/stories, the pages of docs/start, docs/concepts and docs/operate, docs/restore.md and
+docs/routers.md happen as they read.
 
 They happen block by block, each with the output below it.
 
@@ -46,7 +46,7 @@ PAGES = sorted(
     for path in (_DOCS / room).glob("*.md")
     if path.stem not in {"README", "words"}
 )
-PAGES.append(_DOCS / "restore.md")
+PAGES += [_DOCS / "restore.md", _DOCS / "routers.md"]
 _PART = re.compile(r"^```(sh|text|python)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _WAY_OUT = re.compile(r"^<!-- the way out takes (\d+) commands -->\n(.*?)(?=^## )", re.MULTILINE | re.DOTALL)
 _PORT = ":7373"

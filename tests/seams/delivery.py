@@ -30,6 +30,11 @@ def replace_states(patch: pytest.MonkeyPatch, cursors: Any, states: Callable[...
     patch.setattr(cursors, "_states", states)
 
 
+async def look_at_routers(routers: Any) -> None:
+    """Do what the background does at each look."""
+    await routers._look()
+
+
 def known_tickets(tickets: Any) -> Any:
     return tickets._known
 

@@ -15,10 +15,11 @@ from offload.daemon.service import Service
 from offload.daemon.threads import in_threads
 from offload.errors import InvalidOption
 from offload.operations.command import COMMANDS
+from offload.operations.router import truncating
 from offload.replica_topic import ReplicaTopic
 from offload.services.results import Removed
 from offload.token_rights import Rights, Role, rights_of
-from seglog import Topic
+from seglog import Log, Topic
 from seglog.base.arguments import WHOLE_MAX
 
 NAMES = api.Operation(
@@ -101,15 +102,17 @@ class _Topics:
 
 async def truncated(service: Service, rights: Rights, name: str, seq: int, message: str = "") -> Removed | None:
     """Remove the records from `seq` on. Return the archive's result, or None without an archive."""
-    if service.archive is None:
-        await in_threads(service.local, service.sync.get_topic(name).truncate, seq)
-        return None
-    return await in_threads(service.cold_reads, _truncate, service.archive, rights.name, name, seq, message)  # type: ignore[no-any-return]
+    pool = service.local if service.archive is None else service.cold_reads
+    return await in_threads(pool, _truncate, service.sync, service.archive, rights.name, name, seq, message)  # type: ignore[no-any-return]
 
 
-def _truncate(archive: Archive, client: str, name: str, seq: int, message: str) -> Removed:
-    with acting_for(client):
-        return archive.truncate(name, seq, message=message)
+def _truncate(log: Log, archive: Archive | None, client: str, name: str, seq: int, message: str) -> Removed | None:
+    with truncating(log, archive, name, seq):
+        if archive is None:
+            log.get_topic(name).truncate(seq)
+            return None
+        with acting_for(client):
+            return archive.truncate(name, seq, message=message)
 
 
 async def is_replica(service: Service, name: str) -> bool:

@@ -26,7 +26,7 @@ GRAPHS = 10_000
     [
         ROUTER,
         replace(ROUTER, tag=None, grep="\udcff", drop_tag=False, drop_node=True, is_paused=True),
-        replace(ROUTER, is_deleted=True, pairs=(PAIR, PAIR)),
+        replace(ROUTER, is_deleted=True, pairs=(PAIR, PAIR), cut=(0, 7)),
     ],
 )
 def test_a_record_says_what_the_router_is(router: Router) -> None:
@@ -37,7 +37,7 @@ def test_the_record_has_the_members_that_the_format_lists() -> None:
     assert json.loads(encode_router(ROUTER)) == {
         "version": 1, "router": "r", "id": "0123456789abcdef", "state": "live", "from": "a", "to": "b",
         "from_is": "x-1", "to_is": "x-2", "tag": "eu*", "grep": "o[nx]e", "drop_tag": True, "drop_node": False,
-        "passed_over": 4, "pairs": [[1, 7, 5, 2, 3, 6]],
+        "passed_over": 4, "cut": None, "pairs": [[1, 7, 5, 2, 3, 6]],
     }  # fmt: skip
 
 
@@ -46,6 +46,7 @@ def test_the_record_has_the_members_that_the_format_lists() -> None:
     [
         {"version": 2}, {"state": "gone"}, {"router": "other"}, {"id": 1}, {"from": None}, {"tag": 1}, {"drop_tag": 0},
         {"passed_over": -1}, {"pairs": []}, {"pairs": [[1, 2]]}, {"pairs": [[1, 2, 3, 4, 5, 2**64]]}, {"pairs": 1},
+        {"cut": [1]}, {"cut": [1, "2"]},
     ],
 )  # fmt: skip
 def test_another_record_is_none_and_names_its_router(change: dict[str, Any]) -> None:
