@@ -304,6 +304,11 @@ class _OneTopic:
 
         return [QueueListed("t", "q", 0, 0, 0, 0, 0, None)]
 
+    def routers(self) -> list[RouterListed]:
+        from offload.operations.router import RouterListed
+
+        return [RouterListed("r", "a", "b", None, None, False, False, "copying", None, 0, 0, 0)]
+
     def live_workers(self) -> int:
         return 0
 
