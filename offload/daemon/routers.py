@@ -229,7 +229,7 @@ class Routers:
             return
         service, topic, head = self._service, self._service.log.topic(destination.name), destination.head_seq
         if service.sync.settings.wal_shards > 1:
-            await in_threads(self._pool, service.sync.topic(router.source).inner.sync)  # ROUTER-2
+            await in_threads(self._pool, service.sync.topic(router.source).inner.sync)  # before its copies (ROUTER-2)
         epoch, appends = router.newest.epoch, []
         with await service.quota.take_append(sum(run.size_bytes for run in runs)) as hold:
             for run in runs:

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from seglog import Topic
     from seglog.values.producer import Appended as Answer
 
+_ROUTERS_TOPIC = "_seglog.routers"  # as in offload.operations.router, so that a look for it imports nothing
 _PAUSE_S = 0.5
 _AGAIN_FROM = 429  # Too Many Requests, and statuses of a daemon in trouble: a later try may work.
 
@@ -57,10 +58,11 @@ class RecordSink(Protocol):
 
 def open_sink(directory: Directory, topic: str, durability: str | None) -> Topic:
     """Return a topic for appends by a process that then ends. Raises `Misuse` for an ephemeral append."""
-    from offload.operations.router import check_appends  # imported late: most directories have no router
-
     log, archive = directory.log, directory.maybe_archive
-    check_appends(log, archive, topic)
+    if log.has_topic(_ROUTERS_TOPIC):
+        from offload.operations.router import loaded_states  # imported late: most directories have no router
+
+        loaded_states(log, archive).check_appends(topic)
     sink = log.topic(topic) if archive is None or log.has_topic(topic) else archive.open_for_append(topic)
     if (durability or sink.config.durability) == "ephemeral":
         reason = "ephemeral records end with the process that appends them, and this one ends at once"

@@ -223,12 +223,6 @@ def truncating(log: Log, archive: Archive | None, topic: str, seq: int) -> Itera
         yield
 
 
-def check_appends(log: Log, archive: Archive | None, topic: str) -> None:
-    """Raise `Conflict` if a router alone appends to the topic."""
-    if log.has_topic(TOPIC):
-        loaded_states(log, archive).check_appends(topic)
-
-
 def listed(log: Log, states: RouterStates) -> Iterator[RouterListed]:
     """Yield the routers with their lags. This asks neither a remote nor a warm store."""
     for router in states.all():

@@ -124,6 +124,7 @@ def test_the_list_of_commands_that_ask_the_store_is_whole() -> None:
         *("append", "delete", "evict", "truncate", "seal", "pause", "resume", "retry", "status", "bisect"),
         *("cursor/create", "cursor/list", "cursor/reset", "cursor/delete"),
         *("queue/create", "queue/list", "queue/show", "queue/set", "queue/redrive", "queue/delete"),
+        *("router/create", "router/list", "router/delete", "router/pause", "router/resume"),
         *("token/new", "tenant/list", "tenant/policy", "tenant/bucket-policy"),
         *("topic/create", "topic/set", "topic/show", "topic/list", "completion", "demo", "help", "version", "serve"),
     }

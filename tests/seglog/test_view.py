@@ -213,6 +213,7 @@ READS = {
         "ephemeral_seqs",
         "has_bytes",
         "known_incarnation",
+        "knows_since",
         "logged_seq",
         "record_count_hot",
         "sealed_files",

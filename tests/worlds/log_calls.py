@@ -205,6 +205,7 @@ LOG = {
     "InnerTopic.has_bytes": _of_inner("has_bytes", {"seqs": "instance"}, seqs=seglog.SeqSet.of([(1, 1)])),
     "InnerTopic.settle_truncation": _of_inner("settle_truncation", {"op": "instance"}),
     "InnerTopic.changed_since": _of_inner("changed_since", {"epoch": "whole"}),
+    "InnerTopic.knows_since": _of_inner("knows_since", {"epoch": "whole"}),
     "InnerTopic.sealed_version": _of_inner("sealed_version", {"last": "whole"}),
     "InnerTopic.release": _of_inner("release", {"last_seq": "whole", "epoch": "whole"}, "epoch", last_seq=5),
 }
