@@ -188,10 +188,10 @@ class Routers:
         service, name = self._service, router.name
         async with self._held(states, name):
             router, seq = await in_threads(self._pool, states.resume, name)
-            live = states.live[name]
+            source, destination = service.sync.topic(router.source), service.sync.topic(router.destination)
+            live, head = states.live[name], destination.head_seq
             live.seq, live.trouble = seq, None
         fits, pair = fits_of(router), router.newest
-        source, destination = service.sync.topic(router.source), service.sync.topic(router.destination)
         while True:
             items: Sequence[Record | Gap] | None = None
             end = seq
@@ -215,7 +215,10 @@ class Routers:
                 is_same = (source.epoch, destination.epoch) == (pair.epoch, pair.to_epoch)
                 if self._same(states, router) is None or not is_same:
                     return
-                await self._append(states, router, destination, runs)
+                if destination.head_seq != head:  # a foreign append: a pair says that it is no copy
+                    await self._note(states, name)
+                    return
+                head = await self._append(states, router, head, runs)
                 gaps = [item for item in _behind(seq, items) if isinstance(item, Gap)]
                 lost = sum(gap.gap_to - max(gap.gap_from, seq + 1) + 1 for gap in gaps)
                 live.passed_over += lost
@@ -223,11 +226,14 @@ class Routers:
                 if lost or seq - states.find(name).newest.seq >= PAIR_RECORDS:
                     await self._note(states, name)
 
-    async def _append(self, states: RouterStates, router: Router, destination: Topic, runs: Sequence[_Run]) -> None:
-        """Append the copies of a page. Raise the first error; then the copies before it are in."""
+    async def _append(self, states: RouterStates, router: Router, head: int, runs: Sequence[_Run]) -> int:
+        """Append the copies of a page behind the head, and return the new one.
+
+        Raise the first error; then the copies before it are in.
+        """
         if not runs:
-            return
-        service, topic, head = self._service, self._service.log.topic(destination.name), destination.head_seq
+            return head
+        service, topic = self._service, self._service.log.topic(router.destination)
         if service.sync.settings.wal_shards > 1:
             await in_threads(self._pool, service.sync.topic(router.source).inner.sync)  # before its copies (ROUTER-2)
         epoch, appends = router.newest.epoch, []
@@ -246,7 +252,7 @@ class Routers:
                 )
                 head += len(run.values)
             for run, done in zip(runs, await asyncio.gather(*appends, return_exceptions=True), strict=True):
-                if isinstance(done, HeadMoved):  # somebody else has appended: what is there is no copy of ours
+                if isinstance(done, HeadMoved):  # a foreign append came in between
                     await self._note(states, router.name)
                 if isinstance(done, BaseException):
                     raise done
@@ -254,6 +260,7 @@ class Routers:
                 hold.appended(run.size_bytes)
                 service.metrics.appended_records.inc(len(run.values))
                 service.metrics.appended_bytes.inc(total_bytes(run.values))
+        return head
 
     async def _note(self, states: RouterStates, name: str) -> None:
         """Make a pair of the router's place. The caller holds its lock."""

@@ -21,7 +21,7 @@ from offload.operations import router as operations
 from offload.operations.command import COMMANDS
 from offload.operations.removal import evict, truncate
 from offload.operations.router import RouterListed, loaded_states
-from offload.token_rights import RIGHTS_KEY, Grant, Rights, Role
+from offload.token_rights import EVERYTHING, RIGHTS_KEY, Grant, Rights, Role
 from seglog import TopicConfig
 from seglog.base.errors import Conflict, Missing, Misuse
 from seglog.delivery.router import TOPIC
@@ -236,7 +236,9 @@ def test_what_was_evicted_before_its_turn_is_passed_over_and_counted(tmp_path: P
     in_service(tmp_path, again)
 
 
-def test_ephemeral_records_are_not_copied(tmp_path: Path) -> None:
+def test_ephemeral_records_are_not_copied(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(routers, "PAIR_S", 0.0)
+
     async def run(service: Service) -> None:
         await append(service, "a", b"1")
         await append(service, "a", b"gone", durability="ephemeral")
@@ -245,6 +247,7 @@ def test_ephemeral_records_are_not_copied(tmp_path: Path) -> None:
         await append(service, "a", b"gone, too", durability="ephemeral")
         await copied(service, "b", b"1", b"2")
         await settled(service, 4)
+        await until(lambda: loaded_states(service.sync, None).find("r").newest.seq >= 3, "a pair")
 
     in_service(tmp_path, run)
 
@@ -405,6 +408,27 @@ def test_a_foreign_append_to_the_destination_costs_no_copy(tmp_path: Path) -> No
     in_service(tmp_path, run)
 
 
+def test_a_foreign_append_and_a_forgotten_producer_cost_no_copy(tmp_path: Path) -> None:
+    clock = HandClock()
+    options = {"clock": clock, "LOG_PRODUCER_KEEP_S": "1"}
+
+    async def begin(service: Service) -> None:
+        await append(service, "a", b"1")
+        await made(service)
+        await copied(service, "b", b"1")
+        await append(service, "b", b"own")
+        await append(service, "a", b"2")
+        await copied(service, "b", b"1", b"own", b"2")
+
+    async def check(service: Service) -> None:
+        await append(service, "a", b"3")
+        await copied(service, "b", b"1", b"own", b"2", b"3")
+
+    in_service(tmp_path, begin, **options)
+    clock.ms += 5_000
+    in_service(tmp_path, check, **options)
+
+
 def test_an_append_that_fails_fails_those_behind_it(tmp_path: Path) -> None:
     """The second record does not fit, and the third would: it waits for the second."""
 
@@ -477,11 +501,20 @@ def test_a_command_on_a_router_needs_its_role_on_both_topics(tmp_path: Path, pat
 def test_an_append_under_way_when_the_router_is_made_is_refused(tmp_path: Path) -> None:
     async def run(service: Service) -> None:
         await append(service, "a", b"1")
-        await append(service, "b", b"own")
-        await service.routers.check_appends("b")
-        await made(service)
-        with pytest.raises(Conflict):
-            service.routers.check_now("b")
+        sent: list[Any] = []
+
+        async def receive() -> dict[str, Any]:
+            await made(service)  # the body comes after that
+            return {"type": "http.request", "body": b"own", "more_body": False}
+
+        async def send(message: Any) -> None:
+            sent.append(message)
+
+        headers = [(b"content-type", b"application/octet-stream")]
+        scope = {"type": "http", "method": "POST", "path": "/topics/b/records", "query_string": b"", "root_path": ""}
+        await make_app(service)({**scope, "headers": headers, RIGHTS_KEY: EVERYTHING}, receive, send)
+        assert (sent[0]["status"], b"takes the records of router r alone" in sent[1]["body"]) == (409, True)
+        await copied(service, "b", b"1")
 
     in_service(tmp_path, run)
 
