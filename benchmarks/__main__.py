@@ -40,6 +40,7 @@ NAMES = (
     "http-append",
     "http-follow",
     "delivery",
+    "routers",
     "http-body",
     "small-streams",
     "tenant-credentials",

@@ -215,9 +215,6 @@ class Routers:
                 is_same = (source.epoch, destination.epoch) == (pair.epoch, pair.to_epoch)
                 if self._same(states, router) is None or not is_same:
                     return
-                if destination.head_seq != head:  # a foreign append: a pair says that it is no copy
-                    await self._note(states, name)
-                    return
                 head = await self._append(states, router, head, runs)
                 gaps = [item for item in _behind(seq, items) if isinstance(item, Gap)]
                 lost = sum(gap.gap_to - max(gap.gap_from, seq + 1) + 1 for gap in gaps)
@@ -252,7 +249,7 @@ class Routers:
                 )
                 head += len(run.values)
             for run, done in zip(runs, await asyncio.gather(*appends, return_exceptions=True), strict=True):
-                if isinstance(done, HeadMoved):  # a foreign append came in between
+                if isinstance(done, HeadMoved):  # a foreign append: a pair says that it is no copy
                     await self._note(states, router.name)
                 if isinstance(done, BaseException):
                     raise done

@@ -32,6 +32,7 @@ from benchmarks import (
     proxy,
     read,
     recovery,
+    routers,
     slices,
     small_streams,
     spark_plan,
@@ -133,6 +134,11 @@ def test_bulk_runs(options: Options) -> None:
 @pytest.mark.long
 def test_delivery_runs(options: Options) -> None:
     check(delivery.run(options), options.directory)
+
+
+@pytest.mark.long
+def test_routers_runs(options: Options) -> None:
+    check(routers.run(options), options.directory)
 
 
 @pytest.mark.soak(part=9)
