@@ -35,6 +35,11 @@ async def look_at_routers(routers: Any) -> None:
     await routers._look()
 
 
+def outdate_routers(states: Any) -> None:
+    """Let most records of the topic of routers be outdated."""
+    states._keyed.records = 1_000_000
+
+
 def known_tickets(tickets: Any) -> Any:
     return tickets._known
 

@@ -182,6 +182,10 @@ def test_after_a_truncation_of_the_source_the_new_records_of_the_same_seqs_are_c
         await command(service, truncate, "a", 1, yes=True)
         await append(service, "a", b"one")
         await copied(service, "b", b"1", b"2", b"3", b"two", b"three", b"one")
+        with loaded_states(service.sync, None).lock_of("r"):  # a program in this process truncates, and appends at once
+            service.sync.topic("a").truncate(1)
+            service.sync.topic("a").append([b"uno", b"due"])
+        await copied(service, "b", b"1", b"2", b"3", b"two", b"three", b"one", b"uno", b"due")
 
     in_service(tmp_path, run)
 
