@@ -138,7 +138,8 @@ class Routers:
             seq, late_s = states.live[router.name].seq, now_s - self._noted_s.setdefault(router.name, now_s)
             if seq is not None and seq > router.newest.seq and late_s >= PAIR_S:
                 async with self._held(states, router.name):
-                    await self._note(states, router.name)
+                    if self._same(states, router) is not None:  # else it was paused, or deleted, meanwhile
+                        await self._note(states, router.name)
 
     def _begin(self) -> None:
         """Start a worker for each router that may work, and wake those that wait and may not."""
@@ -190,7 +191,7 @@ class Routers:
             router, seq = await in_threads(self._pool, states.resume, name)
             source, destination = service.sync.topic(router.source), service.sync.topic(router.destination)
             live, head = states.live[name], destination.head_seq
-            live.seq, live.trouble = seq, None
+            live.trouble = None
         fits, pair = fits_of(router), router.newest
         while True:
             items: Sequence[Record | Gap] | None = None

@@ -323,7 +323,9 @@ class RouterStates:
             router = router.at(pair)
         elif router.cut is not None:
             router = replace(router, cut=None)  # the truncation was refused, or a crash came before it
-        return self._store(router), seq
+        router = self._store(router)
+        self.live[name].seq = seq  # a place of the epoch before must not be in a later pair
+        return router, seq
 
     def place_of(self, router: Router, *, is_quick: bool = False) -> int:
         """Return the last seq of the source that is copied or passed over. Raise as `resume` does, and change nothing.

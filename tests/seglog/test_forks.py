@@ -93,6 +93,7 @@ def calls_on(log: Log) -> dict[str, Callable[[], Any]]:
         "follower": topic.inner.follower,
         "seq_at": lambda: topic.seq_at(0),
         "changed_since": lambda: topic.inner.changed_since(0),
+        "knows_since": lambda: topic.inner.knows_since(0),
         "sealed_version": lambda: topic.inner.sealed_version(1),
         "segments": topic.inner.segments,
         "ephemeral_seqs": lambda: topic.inner.ephemeral_seqs(1, 2),

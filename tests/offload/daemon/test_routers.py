@@ -360,6 +360,24 @@ def test_the_place_moves_durably_without_a_match(tmp_path: Path, monkeypatch: py
         assert states.place_of(states.find("r")) == 20
 
 
+def test_a_truncation_during_a_pause_moves_the_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(routers, "PAIR_S", 0.0)
+
+    async def run(service: Service) -> None:
+        await append(service, "a", b"1", b"2", b"3")
+        await made(service)
+        await copied(service, "b", b"1", b"2", b"3")
+        await command(service, operations.pause, "r")
+        await command(service, truncate, "a", 2, yes=True)
+        await append(service, "a", b"two", b"three")
+        await asyncio.sleep(0.1)  # looks of the background
+        assert shown(service).seq == 1
+        await command(service, operations.resume, "r")
+        await copied(service, "b", b"1", b"2", b"3", b"two", b"three")
+
+    in_service(tmp_path, run)
+
+
 def test_an_idle_router_makes_a_pair_after_a_while(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(routers, "PAIR_S", 0.0)
 

@@ -88,6 +88,13 @@ def test_a_truncation_that_is_refused_leaves_the_routers_as_they_were(tmp_path: 
         assert states.lock_of("r").acquire(blocking=False)
 
 
+def test_a_pair_counts_no_record_that_only_memory_has(tmp_path: Path) -> None:
+    with opened(tmp_path) as (log, states):
+        made(log, states)
+        log.topic("a").append([b"4"], durability="ephemeral")
+        assert states.pair(log.topic("a"), log.topic("b"), 4).seq == 3
+
+
 def test_states_are_compacted_and_each_router_stays(tmp_path: Path) -> None:
     with opened(tmp_path) as (log, states):
         for name in ("r", "s"):
