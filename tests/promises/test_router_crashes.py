@@ -33,7 +33,7 @@ from tests.worlds.clock import HandClock
 from tests.worlds.services import directory_of, until
 
 DIRECTORY = Path("/log")
-LOG = LogSettings(wal_file_bytes=8192)
+WAL_FILE_BYTES = 8192
 LATER_MS = 10_000
 
 Step: TypeAlias = Callable[["World"], Awaitable[object]]
@@ -132,10 +132,13 @@ def quiet(caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -> 
 
 
 async def in_world(
-    disk: SimulatedDisk, settings: Path, clock: HandClock, keep_s: int, act: Callable[[World], Awaitable[object]]
+    disk: SimulatedDisk,
+    settings: Path,
+    clock: HandClock,
+    given: dict[str, str],
+    act: Callable[[World], Awaitable[object]],
 ) -> None:
-    variables = {"SEGLOG_LOG_WAL_FILE_BYTES": str(LOG.wal_file_bytes), "SEGLOG_LOG_PRODUCER_KEEP_S": str(keep_s)}
-    service = await open_service(DIRECTORY, read_settings(settings, variables), clock=clock, files=disk)
+    service = await open_service(DIRECTORY, read_settings(settings, given), clock=clock, files=disk)
     try:
         await act(World(service))
     finally:
@@ -156,9 +159,7 @@ class Life:
         )
 
 
-def live(disk: SimulatedDisk, settings: Path, keep_s: int, life: Life) -> None:
-    seglog.open(DIRECTORY, files=disk, settings=LOG, upkeep=InCaller).close()
-
+def live(disk: SimulatedDisk, settings: Path, given: dict[str, str], life: Life) -> None:
     async def act(world: World) -> None:
         for step in STEPS:
             before = {topic: {*world.numbers(topic)} for topic in "abc"}
@@ -170,10 +171,10 @@ def live(disk: SimulatedDisk, settings: Path, keep_s: int, life: Life) -> None:
             life.done += 1
         life.going = {topic: set() for topic in "abc"}
 
-    asyncio.run(in_world(disk, settings, HandClock(), keep_s, act))
+    asyncio.run(in_world(disk, settings, HandClock(), given, act))
 
 
-def judge(image: Image, life: Life, settings: Path, keep_s: int) -> None:
+def judge(image: Image, life: Life, settings: Path, given: dict[str, str]) -> None:
     """Recover the image, let the routers go on, and append more. Each record is copied once, and none stands behind."""
     clock = HandClock()
     clock.ms += LATER_MS  # a producer that is kept for a second is forgotten
@@ -199,7 +200,7 @@ def judge(image: Image, life: Life, settings: Path, keep_s: int) -> None:
             gone = life.removed[destination] - {*there[destination]}
             assert not gone & {*found}, f"{name} filled its destination again: {found}"
 
-    asyncio.run(in_world(SimulatedDisk(image), settings, clock, keep_s, go_on))
+    asyncio.run(in_world(SimulatedDisk(image), settings, clock, given, go_on))
 
 
 def _has(world: World) -> bool:
@@ -207,10 +208,15 @@ def _has(world: World) -> bool:
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("keep_s", [86_400, 1])
+@pytest.mark.parametrize(("keep_s", "shards"), [(86_400, 1), (1, 1), (1, 3)])
 @every(23, part=1)
-def test_every_crash_leaves_each_copy_once(every: int, keep_s: int, tmp_path: Path) -> None:
+def test_every_crash_leaves_each_copy_once(every: int, keep_s: int, shards: int, tmp_path: Path) -> None:
     settings = tmp_path / seglog.SETTINGS_FILE
+    given = {
+        "SEGLOG_LOG_WAL_FILE_BYTES": str(WAL_FILE_BYTES),
+        "SEGLOG_LOG_WAL_SHARDS": str(shards),
+        "SEGLOG_LOG_PRODUCER_KEEP_S": str(keep_s),
+    }
     life = Life()
     moments: list[tuple[Moment, Life]] = []
 
@@ -218,9 +224,10 @@ def test_every_crash_leaves_each_copy_once(every: int, keep_s: int, tmp_path: Pa
         moments.append((disk.moment(), life.copy()))
 
     disk = SimulatedDisk(None, note)
-    seglog.open(DIRECTORY, files=disk, settings=LOG, upkeep=InCaller).close()
+    log = LogSettings(wal_file_bytes=WAL_FILE_BYTES, wal_shards=shards)
+    seglog.open(DIRECTORY, files=disk, settings=log, upkeep=InCaller).close()
     moments.clear()
-    live(disk, settings, keep_s, life)
+    live(disk, settings, given, life)
     assert life.done == len(STEPS)
     chance, seen = random.Random(33), set[bytes]()
     for index in range(chance.randrange(every), len(moments), every):
@@ -231,7 +238,7 @@ def test_every_crash_leaves_each_copy_once(every: int, keep_s: int, tmp_path: Pa
                 continue
             seen.add(image.digest)
             try:
-                judge(image, then, settings, keep_s)
+                judge(image, then, settings, given)
             except BaseException as problem:
                 problem.add_note(f"moment {index} of {len(moments)}, after step {then.done}")
                 raise
