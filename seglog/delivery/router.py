@@ -149,7 +149,7 @@ def decode_router(value: bytes, tag: str | None) -> Router:
     """Return the router of a record. Raise `UnreadableState` for a record that is none of this version."""
     try:
         return _decoded(json.loads(value), tag)
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+    except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
         raise UnreadableState(f"this is no router of this version: {value[:50]!r} ({error!r})", tag) from error
 
 

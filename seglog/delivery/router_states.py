@@ -271,10 +271,12 @@ class RouterStates:
         Each says before what the block will cut (step 5), and has a pair for it after that. Without room they wait.
         """
         routers = [router for router in self.all() if topic in {router.source, router.destination}]
+        there = self._log.topic(topic)
+        epoch, is_fit = there.epoch, max(1, there.inner.evict_floor) <= seq <= there.head_seq
         with ExitStack() as locks:
             for router in routers:
                 locks.enter_context(self.lock_of(router.name))
-            for router in routers:
+            for router in routers if is_fit else ():  # else it will be refused, and changes nothing
                 with suppress(*_LEFT_FOR_LATER):
                     now, place = self.resume(router.name)
                     pair = self.pair(self._log.topic(now.source), self._log.topic(now.destination), place)
@@ -283,7 +285,7 @@ class RouterStates:
             try:
                 yield
             finally:
-                for router in routers:
+                for router in routers if is_fit or there.epoch != epoch else ():
                     with suppress(*_LEFT_FOR_LATER):
                         self.resume(router.name)
 

@@ -32,11 +32,12 @@ CHAIN = ("a", "b", "c", "d")
 CHILD = """
 import asyncio, os, random, sys
 from pathlib import Path
-from offload.operations.command import Directory
+from offload.daemon import routers
 from offload.operations.router import create, list_routers, pause, resume
 from tests.worlds.services import directory_of, serving
 
 async def run():
+    routers.COLLECT_S = random.Random(int(sys.argv[2])).choice([0.0, 0.0, 0.25])
     chance, begin = random.Random(int(sys.argv[2])), int(sys.argv[3])
     async with serving(Path(sys.argv[1]), sys.argv[4], LOG_PRODUCER_KEEP_S=sys.argv[5]) as service:
         topic, place = service.log.topic("a"), directory_of(service)

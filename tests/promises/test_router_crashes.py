@@ -129,6 +129,7 @@ STEPS: tuple[Step, ...] = (
 def quiet(caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -> None:
     caplog.set_level(logging.CRITICAL, "seglog")
     monkeypatch.setattr(routers, "PAIR_RECORDS", 8)
+    monkeypatch.setattr(routers, "COLLECT_S", 0.0)
 
 
 async def in_world(

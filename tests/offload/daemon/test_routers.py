@@ -144,6 +144,25 @@ def test_neighbours_of_many_labels_keep_their_order(tmp_path: Path) -> None:
     in_service(tmp_path, run)
 
 
+def test_a_busy_source_is_copied_in_large_appends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """WORKER-6: the first record at once, and then all that came within the pause. Ten routers would stop a client."""
+    monkeypatch.setattr(routers, "COLLECT_S", 2.0)
+
+    async def run(service: Service) -> None:
+        await made_topic(service, "a")
+        await made(service)
+        await append(service, "a", b"first")
+        await copied(service, "b", b"first")
+        for _ in range(50):
+            await append(service, "a", b"more", durability="memory")
+        await copied(service, "b", b"first", *[b"more"] * 50)
+        producer = service.sync.topic("b").inner.known_producer(loaded_states(service.sync, None).find("r").producer)
+        assert producer is not None
+        assert [batch.records for batch in producer.batches] == [1, 50]
+
+    in_service(tmp_path, run)
+
+
 def test_a_chain_of_routers_copies_from_end_to_end(tmp_path: Path) -> None:
     async def run(service: Service) -> None:
         await append(service, "a", b"1")

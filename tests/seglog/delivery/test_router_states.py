@@ -88,6 +88,16 @@ def test_a_truncation_that_is_refused_leaves_the_routers_as_they_were(tmp_path: 
         assert states.lock_of("r").acquire(blocking=False)
 
 
+@pytest.mark.parametrize("seq", [0, 9])
+def test_a_truncation_out_of_bounds_changes_no_state(tmp_path: Path, seq: int) -> None:
+    with opened(tmp_path) as (log, states):
+        made(log, states)
+        before = log.topic(TOPIC).head_seq
+        with suppress(ZeroDivisionError), states.truncating("a", seq):
+            raise ZeroDivisionError
+        assert log.topic(TOPIC).head_seq == before
+
+
 def test_a_pair_counts_no_record_that_only_memory_has(tmp_path: Path) -> None:
     with opened(tmp_path) as (log, states):
         made(log, states)
