@@ -20,8 +20,8 @@ import pytest
 
 import offload
 import seglog
-from offload.operations.recover import recover
 from offload.operations.router import list_routers, resume
+from offload.recovery import Recovered, recover
 from tests.work import tell
 from tests.worlds.services import directory_of, serving, until
 
@@ -138,8 +138,7 @@ def _lost_machine(tmp_path: Path, remote: str) -> set[int]:
                 archive.offload(topic)
         kept = {int(record.value) for record in log.topic("a").read()}
     shutil.rmtree(tmp_path / "data")
-    for _ in recover(tmp_path / "data", remote, lambda *_: None, topic=None, writable=True, variables={}):
-        pass
+    assert {type(each) for each in recover(tmp_path / "data", remote, writable=True)} == {Recovered}
     return kept
 
 
