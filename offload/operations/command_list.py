@@ -1199,10 +1199,10 @@ COMMANDS = {
     ),
     'router/create': ListedCommand(
         'router/create',
-        'Copy the records of one topic to another one, from now on and as long as a daemon serves the directory.\n'
+        'Copy the records of one topic to another one.\n'
         '\n'
-        'Each record is copied once, in order, with its value, tag and node. The destination takes no other appends. Example:\n'
-        'seglog router create invoices --from orders --to billing --tag "eu*"',
+        'A daemon that serves the directory copies each record once, in order, with its value, tag and node. The destination\n'
+        'takes no other appends. Example: seglog router create invoices --from orders --to billing --tag "eu*"',
         (
             ListedParameter('name', 'str', 'The new router.', (), is_required=True),
             ListedParameter('source', 'str', 'The topic to copy from.', ('--from',), is_required=True, names='plain topic'),

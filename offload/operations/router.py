@@ -80,10 +80,10 @@ def create(
         ),
     ] = "earliest",
 ) -> RouterAt:
-    """Copy the records of one topic to another one, from now on and as long as a daemon serves the directory.
+    """Copy the records of one topic to another one.
 
-    Each record is copied once, in order, with its value, tag and node. The destination takes no other appends. Example:
-    seglog router create invoices --from orders --to billing --tag "eu*"
+    A daemon that serves the directory copies each record once, in order, with its value, tag and node. The destination
+    takes no other appends. Example: seglog router create invoices --from orders --to billing --tag "eu*"
     """
     import secrets
 
