@@ -83,6 +83,8 @@ class Routers:
         self._waiting: set[str] = set()  # those that wait at a feed
         self._noted_s: dict[str, float] = {}
         self._states: RouterStates | None = None
+        self._loading, self._looking = asyncio.Lock(), asyncio.Lock()
+        self._has_looked = False
 
     def start(self) -> None:
         """Begin with the first look of the background, and keep up with the routers."""
@@ -96,10 +98,27 @@ class Routers:
         await asyncio.gather(*tasks, return_exceptions=True)
 
     async def check_appends(self, topic: str) -> None:
-        """Raise `Conflict` if a router alone appends to the topic. The first call may wait for the routers."""
-        if self._states is None and self._service.sync.has_topic(TOPIC):
-            await self._loaded()
+        """Raise `Conflict` if a router alone appends to the topic.
+
+        The first call reads the records of routers that are on the disk. It waits for the store only if the append
+        does so, too, because this directory does not write the topic yet.
+        """
+        service = self._service
+        if self._states is None and service.sync.has_topic(TOPIC):
+            async with self._looking:  # one reads, and all others wait for it
+                if not self._has_looked:
+                    look = functools.partial(loaded_states, may_wait=False)
+                    await in_threads(service.local, look, service.sync, service.archive)
+                    self._has_looked = True
+        elif self._states is None and not service.sync.has_topic(topic.removesuffix("@main")):
+            await self._follow()
         self.check_now(topic)
+
+    async def _follow(self) -> None:
+        """Take the routers of another directory, as after a recovery that takes over nothing: to refuse."""
+        archive = self._service.archive
+        if archive is not None and await in_threads(self._service.local, archive.replication.is_replica, TOPIC):
+            await self._loaded()
 
     def check_now(self, topic: str) -> None:
         """Do the same without a wait, for an append that `check_appends` let pass (WORKER-5)."""
@@ -119,21 +138,26 @@ class Routers:
         return [topic for router in found for topic in (router.source, router.destination)]
 
     async def _loaded(self) -> RouterStates:
-        if self._states is None:
-            service, loop = self._service, asyncio.get_running_loop()
-            states = await in_threads(service.cold_reads, loaded_states, service.sync, service.archive)
+        service = self._service
+        async with self._loading:
+            states = self._states
+            if states is None or (service.sync.has_topic(TOPIC) and not states.is_loaded):
+                loop = asyncio.get_running_loop()
+                states = await in_threads(service.cold_reads, loaded_states, service.sync, service.archive)
 
-            def changed() -> None:
-                with suppress(RuntimeError):  # the loop has ended
-                    loop.call_soon_threadsafe(self._begin)
+                def changed() -> None:
+                    with suppress(RuntimeError):  # the loop has ended
+                        loop.call_soon_threadsafe(self._begin)
 
-            states.on_change, self._states = changed, states
-        return self._states
+                states.on_change, self._states = changed, states
+        return states
 
     async def _look(self) -> None:
         """Start the workers that may work, and make the pairs that are due."""
         service = self._service
         if not service.sync.has_topic(TOPIC):
+            if self._states is None:
+                await self._follow()
             return
         states = await self._loaded()
         self._begin()

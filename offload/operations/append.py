@@ -59,10 +59,14 @@ class RecordSink(Protocol):
 def open_sink(directory: Directory, topic: str, durability: str | None) -> Topic:
     """Return a topic for appends by a process that then ends. Raises `Misuse` for an ephemeral append."""
     log, archive = directory.log, directory.maybe_archive
-    if log.has_topic(_ROUTERS_TOPIC):
+    has_routers = log.has_topic(_ROUTERS_TOPIC)
+    if has_routers or not (
+        archive is None or log.has_topic(topic) or not archive.replication.is_replica(_ROUTERS_TOPIC)
+    ):
         from offload.operations.router import loaded_states  # imported late: most directories have no router
 
-        loaded_states(log, archive).check_appends(topic)
+        # for a topic that this directory does not write yet, the append asks the store, too
+        loaded_states(log, archive, may_wait=not has_routers).check_appends(topic)
     sink = log.topic(topic) if archive is None or log.has_topic(topic) else archive.open_for_append(topic)
     if (durability or sink.config.durability) == "ephemeral":
         reason = "ephemeral records end with the process that appends them, and this one ends at once"

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated
@@ -153,6 +154,8 @@ def delete(directory: Directory, name: Name) -> RouterAt:
 
 
 def _changed(directory: Directory, name: str, change: Callable[[Router], Router]) -> RouterAt:
+    if directory.maybe_archive is not None:
+        directory.maybe_archive.replication.check_not_followed(TOPIC)
     states = loaded_states(directory.log, directory.maybe_archive)
     with states.lock_of(name):
         router = states.find(name)
@@ -187,17 +190,27 @@ def _stream_topics(log: Log) -> set[str]:
     return {topic for topic, state in newest.values() if state != "gone"}
 
 
-def loaded_states(log: Log, archive: Archive | None) -> RouterStates:
-    """Return the routers of a log. The first call reads their records, and may wait for the store."""
+def loaded_states(log: Log, archive: Archive | None, *, may_wait: bool = True) -> RouterStates:
+    """Return the routers of a log. Calls read their records until all are known, and may wait for the store.
+
+    Unless one `may_wait`: then those that have no record on the disk are left for a later call. While this directory
+    follows the topic, each call reads it anew from the remote.
+    """
     from offload.operations.cursor import lowest_change
     from seglog.delivery.router_states import RouterStates
 
     def cut(topic: str, since_ms: int) -> int | None:
         return None if archive is None else lowest_change(archive, topic, since_ms)
 
-    states = RouterStates.of(log)
+    states, topic = RouterStates.of(log), log.topic(TOPIC)
     if not states.is_loaded:
-        states.load(_log.error, fits_of, cut)
+        records: Callable[[], Iterable[Record]] | None = None
+        if not topic.exists and archive is not None and archive.replication.is_replica(TOPIC):
+            records = functools.partial(archive.read, TOPIC)
+        is_whole = may_wait or not topic.exists or topic.inner.hot_floor <= topic.earliest_seq
+        if not is_whole:
+            records = functools.partial(topic.read, topic.inner.hot_floor)
+        states.load(_log.error, fits_of, cut, records, is_whole=is_whole)
     return states
 
 
@@ -229,6 +242,8 @@ def listed(log: Log, states: RouterStates) -> Iterator[RouterListed]:
         state, reason, seq = "paused" if router.is_paused else "copying", states.end_of(router), None
         live = states.live[router.name]
         try:
+            if reason is None and not log.has_topic(TOPIC):
+                reason = f"this directory follows {TOPIC}: `seglog takeover {TOPIC}` lets its daemon copy"
             if reason is None and not states.is_here(router):
                 reason = "this directory does not write both topics"
             if reason is None:

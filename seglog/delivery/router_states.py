@@ -50,7 +50,7 @@ from __future__ import annotations
 
 import threading
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import field, replace
 from itertools import pairwise
@@ -108,6 +108,7 @@ class RouterStates:
         self._sight = _Sight()
         self._writing = threading.RLock()
         self._locks: dict[str, threading.Lock] = {}
+        self._changes, self._is_first = 0, False
         self.live: dict[str, Live] = {}
         self.on_change: Callable[[], None] = lambda: None
         self.is_loaded = False
@@ -125,25 +126,41 @@ class RouterStates:
     def _new_replay(report: Callable[[str], None]) -> KeyedTopic[Router]:
         return KeyedTopic(TOPIC, _keyed_router, report)
 
-    def load(self, report: Callable[[str], None], fits: FitsOf, cut: Cut) -> None:
-        """Take the newest state of each router, once. Blocks, maybe for the store."""
-        with self._writing:
-            if self.is_loaded:
-                return
-            states: dict[str, Router] = {}
-            keyed = self._new_replay(report)
-            topic = self._log.topic(TOPIC)
+    def load(
+        self,
+        report: Callable[[str], None],
+        fits: FitsOf,
+        cut: Cut,
+        records: Callable[[], Iterable[Record]] | None = None,
+        *,
+        is_whole: bool = True,
+    ) -> None:
+        """Take the newest state of each router, once, from the topic or from `records`. Blocks, maybe for the store.
 
-            def take(router: Router) -> None:
+        Records that are not the whole topic, or of a topic that this directory does not write, add to what is known.
+        Then the next call takes all anew.
+        """
+        while not self.is_loaded:  # the lock is not held for the store: others load what is on the disk
+            changes, topic = self._changes, self._log.topic(TOPIC)
+            is_own = topic.exists
+            states = {} if is_whole else {**self._states}
+            keyed = self._new_replay(report)
+
+            def take(router: Router, states: dict[str, Router] = states) -> None:
                 states[router.name] = router
 
-            def forget(name: str) -> None:
+            def forget(name: str, states: dict[str, Router] = states) -> None:
                 states.pop(name, None)
 
-            keyed.replay(topic.read() if topic.exists else (), take, forget)
-            self._keyed, self._sight = keyed, _Sight(fits, cut)
-            self._take({name: router for name, router in states.items() if not router.is_deleted})
-            self.is_loaded = True
+            read = topic.read if records is None else records
+            keyed.replay(read() if is_own or records is not None else (), take, forget)
+            with self._writing:
+                if self._changes == changes and not self.is_loaded:  # else a record came meanwhile
+                    self._keyed, self._sight = keyed, _Sight(fits, cut)
+                    self._take({name: router for name, router in states.items() if not router.is_deleted})
+                    self.is_loaded = is_own and is_whole
+                    self._is_first = not is_own and records is None  # the next record is the first one
+                    return
 
     def _take(self, states: dict[str, Router]) -> None:
         self._states, self._into = states, {router.destination: router for router in states.values()}
@@ -196,8 +213,8 @@ class RouterStates:
         return None
 
     def is_here(self, router: Router) -> bool:
-        """Return whether this directory writes both topics."""
-        return all(self._log.has_topic(name) for name in (router.source, router.destination))
+        """Return whether this directory writes both topics, and the states."""
+        return all(self._log.has_topic(name) for name in (TOPIC, router.source, router.destination))
 
     # ------------------------------------------------------------ changes
 
@@ -225,6 +242,8 @@ class RouterStates:
         with self._writing:
             self._log.topic(TOPIC).append([encode_router(router)], tag=router.name, durability="fsync")
             self._keyed.records += 1
+            self._changes += 1
+            self.is_loaded = self.is_loaded or self._is_first
             others = {name: each for name, each in self._states.items() if name != router.name}
             self._take(others if router.is_deleted else {**others, router.name: router})
         self.on_change()

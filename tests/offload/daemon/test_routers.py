@@ -10,7 +10,9 @@ from typing import Any
 
 import pytest
 
+import offload
 import seglog
+from catalog import MemoryStore, ObjectStore
 from offload.daemon import routers
 from offload.daemon.http import make_app
 from offload.daemon.laminarmq import make_laminarmq_app
@@ -22,6 +24,8 @@ from offload.token_rights import EVERYTHING, RIGHTS_KEY, Grant, Rights, Role
 from seglog import TopicConfig
 from seglog.base.errors import Conflict, Missing, Misuse
 from seglog.delivery.router import TOPIC
+from tests.faults.store import WrappedStore
+from tests.seams.delivery import look_at_routers
 from tests.worlds.asgi import asked
 from tests.worlds.clock import HandClock
 from tests.worlds.services import directory_of, serving, until
@@ -30,9 +34,9 @@ from tests.worlds.sockets import SocketWorld
 Run = Callable[[Service], Awaitable[None]]
 
 
-def in_service(directory: Path, run: Run, **options: Any) -> None:
+def in_service(directory: Path, run: Run, store: ObjectStore | str = "", **options: Any) -> None:
     async def live() -> None:
-        async with serving(directory, "", **options) as service:
+        async with serving(directory, store, **options) as service:
             await run(service)
 
     asyncio.run(live())
@@ -672,3 +676,104 @@ def test_the_daemon_shows_how_far_a_router_is_behind(tmp_path: Path) -> None:
         assert b'seglog_router_stopped{router="r"} 1.0' in service.metrics.text()
 
     in_service(tmp_path, run)
+
+
+async def offloaded(service: Service, *topics: str) -> None:
+    for topic in topics:
+        await asyncio.to_thread(service.sync.topic(topic).seal)
+        assert service.archive is not None
+        await asyncio.to_thread(service.archive.offload, topic)
+
+
+async def appended(service: Service, topic: str, *texts: bytes) -> int:
+    kind = (b"content-type", b"application/octet-stream")
+    answer = [await asked(make_app(service), f"/topics/{topic}/records", kind, method="POST", body=t) for t in texts]
+    return answer[-1][0]
+
+
+def test_a_directory_that_follows_the_routers_refuses_appends_to_their_destinations(tmp_path: Path) -> None:
+    remote = (tmp_path / "remote").as_uri()
+
+    async def begin(service: Service) -> None:
+        await append(service, "a", b"1", b"2")
+        await made(service)
+        await copied(service, "b", b"1", b"2")
+        await offloaded(service, "a", "b", TOPIC)
+
+    async def check(service: Service) -> None:
+        assert await appended(service, "b", b"own") == 409
+        assert "follows _seglog.routers" in str(shown(service).reason)
+        with pytest.raises(Conflict, match="follows"):
+            await command(service, operations.delete, "r")
+        assert service.archive is not None
+        for topic in (TOPIC, "a", "b"):
+            await asyncio.to_thread(service.archive.replication.take_over, topic)
+        with pytest.raises(Conflict, match="already"):
+            await made(service, "r", "a", "c")
+        await append(service, "a", b"3")
+        await copied(service, "b", b"1", b"2", b"3")
+
+    in_service(tmp_path / "old", begin, remote, OFFLOAD_OFFLOAD_AFTER_S="never")
+    assert len([*offload.recover(tmp_path / "new", remote)]) == 3
+    in_service(tmp_path / "new", check, remote, OFFLOAD_OFFLOAD_AFTER_S="never")
+
+
+class _Down(WrappedStore):
+    """A store that may be down."""
+
+    is_down = False
+
+    def _call(self, method: str, key: str, act: Callable[[], Any]) -> Any:
+        if self.is_down:
+            raise ConnectionError("the store is down")
+        return act()
+
+
+def test_an_append_does_not_wait_for_the_store_because_of_routers(tmp_path: Path) -> None:
+    store = _Down(MemoryStore())
+
+    async def begin(service: Service) -> None:
+        await append(service, "a", b"1")
+        await append(service, "free", b"1")
+        await made(service, "cold")
+        await copied(service, "b", b"1")
+        await until(lambda: service.sync.topic(TOPIC).head_seq == 2, "the pair of the beginning")
+        await offloaded(service, TOPIC)
+        await asyncio.to_thread(service.sync.topic(TOPIC).inner.release, 2)
+        await made(service, "hot", destination="c")
+
+    async def check(service: Service) -> None:
+        store.is_down = True
+        assert await appended(service, "free", b"2") == 201
+        assert await appended(service, "c", b"own") == 409  # its record is on the disk
+        store.is_down = False
+        await look_at_routers(service.routers)
+        assert await appended(service, "b", b"own") == 409
+
+    in_service(tmp_path, begin, store, OFFLOAD_OFFLOAD_AFTER_S="never")
+    in_service(tmp_path, check, store, OFFLOAD_OFFLOAD_AFTER_S="never", SERVE_STOP_TIMEOUT_S="1")
+
+
+def test_appends_that_come_before_the_routers_are_known_read_them_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def begin(service: Service) -> None:
+        await append(service, "a", b"1")
+        await made(service)
+
+    async def check() -> None:
+        seglog.open(tmp_path).close()
+        async with serving(tmp_path, "") as service:
+            looks, real = list[bool](), routers.loaded_states
+
+            def noted(*given: Any, may_wait: bool = True) -> Any:
+                looks.append(may_wait)
+                return real(*given, may_wait=may_wait)
+
+            monkeypatch.setattr(routers, "loaded_states", noted)
+            fresh = routers.Routers(service, service.local)
+            await asyncio.gather(*(fresh.check_appends(f"x{number}") for number in range(64)))
+            assert looks.count(False) == 1
+
+    in_service(tmp_path, begin)
+    asyncio.run(check())
