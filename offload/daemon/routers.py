@@ -137,6 +137,14 @@ class Routers:
         found = [router for router in (await self._loaded()).all() if router.name == name]
         return [topic for router in found for topic in (router.source, router.destination)]
 
+    async def name_at(self, topic: str) -> str | None:
+        """Return the name of a router that copies from or to the topic; None without one."""
+        if not self._service.sync.has_topic(TOPIC):
+            return None
+        states = await self._loaded()
+        ends = ((each.name, (each.source, each.destination)) for each in states.all() if states.end_of(each) is None)
+        return next((name for name, topics in ends if topic in topics), None)
+
     async def _loaded(self) -> RouterStates:
         service = self._service
         async with self._loading:

@@ -113,7 +113,7 @@ class Streams:
             kind = request.type_or_default
             values = await records_of(self.service, kind, body)
             new = Entry(path, name, kind, request.ttl_s, request.expires_at, 0, 0, None, State.MAKING)
-            return True, await self._make(self._placed(new), values, request)
+            return True, await self._make(await self._placed(new), values, request)
 
     async def delete(self, path: str, *, is_expired: bool = False) -> None:
         """Delete a stream. Raise `NoSuchStream` and `StreamGone`."""
@@ -136,13 +136,15 @@ class Streams:
 
     # ------------------------------------------------------------ making
 
-    def _placed(self, entry: Entry) -> Entry:
+    async def _placed(self, entry: Entry) -> Entry:
         """Return the entry with the base of its records: behind those of an earlier stream of the path (DSTREAM-3)."""
         topic = self.service.sync.topic(entry.topic)
         if not topic.exists:
             return entry
         if not self._registry.has_left(entry.topic):
             raise stream_exists(entry.path, f"{entry.topic} is a topic already, and no stream")
+        if (router := await self.service.routers.name_at(entry.topic)) is not None:
+            raise stream_exists(entry.path, f"router {router} copies from or to topic {entry.topic}")
         return replace(entry, base=topic.head_seq, own=topic.head_seq)
 
     async def _make(self, entry: Entry, values: list[bytes], request: Create, prefix: bytes = b"") -> Live:
@@ -186,7 +188,7 @@ class Streams:
             State.MAKING,
         )
         if last == source.entry.base:  # nothing is inherited, so the fork is a topic of its own
-            return await self._make(self._placed(entry), values, request, prefix)
+            return await self._make(await self._placed(entry), values, request, prefix)
         if self.service.archive is None:
             text = "a fork is a branch in the remote, and this daemon has none"
             raise StreamRefused(501, text, hint="set `remote`")

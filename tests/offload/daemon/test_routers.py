@@ -621,6 +621,24 @@ def test_the_topic_of_a_stream_is_refused(tmp_path: Path) -> None:
     in_service(tmp_path, run)
 
 
+@pytest.mark.parametrize("ends", [("a", "s"), ("s", "b")])
+def test_no_stream_takes_the_topic_that_an_earlier_one_left_to_a_router(tmp_path: Path, ends: tuple[str, str]) -> None:
+    async def run(service: Service) -> None:
+        app, text = make_app(service), (b"content-type", b"text/plain")
+        await append(service, "a", b"1")
+        await asked(app, "/streams/s", text, method="PUT")
+        await asked(app, "/streams/s", text, method="POST", body=b"own")
+        await offloaded(service, "s")  # so the topic stays
+        await asked(app, "/streams/s", method="DELETE")
+        await made(service, "r", *ends)
+        status, problem, *_ = await asked(app, "/streams/s", text, method="PUT")
+        assert (status, "router r copies" in str(problem)) == (409, True)
+        await command(service, operations.delete, "r")
+        assert (await asked(app, "/streams/s", text, method="PUT"))[0] == 201
+
+    in_service(tmp_path, run, MemoryStore(), OFFLOAD_OFFLOAD_AFTER_S="never")
+
+
 def test_above_the_pressure_of_a_pause_a_router_waits_one_band_lower(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -691,6 +709,7 @@ async def appended(service: Service, topic: str, *texts: bytes) -> int:
     return answer[-1][0]
 
 
+@pytest.mark.long  # it starts a process
 def test_a_directory_that_follows_the_routers_refuses_appends_to_their_destinations(tmp_path: Path) -> None:
     remote = (tmp_path / "remote").as_uri()
 
