@@ -270,6 +270,8 @@ def listed(log: Log, states: RouterStates) -> Iterator[RouterListed]:
             lag,
             router.passed_over + live.passed_over,
         )
+    for name, destination, reason in states.unreadable():
+        yield RouterListed(name, "", destination, None, None, False, False, "stopped", reason, None, None, 0)
 
 
 def lag_text(router: RouterListed) -> str:

@@ -48,6 +48,7 @@ a lock, or writes, blocks.
 
 from __future__ import annotations
 
+import json
 import threading
 import weakref
 from collections.abc import Callable, Iterable, Iterator
@@ -57,7 +58,7 @@ from itertools import pairwise
 
 from seglog.base.dataclasses import dataclass
 from seglog.base.errors import Conflict, Corrupt, Missing
-from seglog.delivery.keyed_topic import KeyedTopic, compact
+from seglog.delivery.keyed_topic import KeyedTopic, UnreadableState, compact
 from seglog.delivery.router import TOPIC, Pair, Router, check_graph, decode_router, encode_router
 from seglog.errors import AppendsHeld, DiskFull, NoSuchTopic
 from seglog.log import Log
@@ -66,6 +67,8 @@ from seglog.values.record import Gap, Record
 
 MOST_ROUTERS = 100
 """The routers of one log. Each is a task, and a label of metrics."""
+
+_HINT_OF_UNREADABLE = "use the directory with the version that wrote the record"
 
 Cut = Callable[[str, int], int | None]
 """Takes a topic and a time. Returns the lowest seq that a truncation since then took, by its history, or None."""
@@ -104,7 +107,8 @@ class RouterStates:
         self._log = weakref.proxy(log)  # the register of `of` ends with the log
         self._states: dict[str, Router] = {}  # replaced, and never changed, so that a look takes no lock
         self._into: dict[str, Router] = {}
-        self._keyed = self._new_replay(lambda _: None)
+        self._keyed = KeyedTopic(TOPIC, _keyed_router, lambda _: None)
+        self._closed: dict[str, str] = {}  # the destinations of routers that are unreadable, or were
         self._sight = _Sight()
         self._writing = threading.RLock()
         self._locks: dict[str, threading.Lock] = {}
@@ -121,10 +125,6 @@ class RouterStates:
             if found is None:
                 found = _by_log[log] = cls(log)
             return found
-
-    @staticmethod
-    def _new_replay(report: Callable[[str], None]) -> KeyedTopic[Router]:
-        return KeyedTopic(TOPIC, _keyed_router, report)
 
     def load(
         self,
@@ -144,7 +144,17 @@ class RouterStates:
             changes, topic = self._changes, self._log.topic(TOPIC)
             is_own = topic.exists
             states = {} if is_whole else {**self._states}
-            keyed = self._new_replay(report)
+            closed: dict[str, str] = {}
+
+            def decoded(record: Record, closed: dict[str, str] = closed) -> tuple[str, Router]:
+                try:
+                    return _keyed_router(record)
+                except UnreadableState as error:
+                    if error.key is not None:
+                        closed[error.key] = _destination_of(record.value)
+                    raise
+
+            keyed = KeyedTopic(TOPIC, decoded, report)
 
             def take(router: Router, states: dict[str, Router] = states) -> None:
                 states[router.name] = router
@@ -156,7 +166,7 @@ class RouterStates:
             keyed.replay(read() if is_own or records is not None else (), take, forget)
             with self._writing:
                 if self._changes == changes and not self.is_loaded:  # else a record came meanwhile
-                    self._keyed, self._sight = keyed, _Sight(fits, cut)
+                    self._keyed, self._sight, self._closed = keyed, _Sight(fits, cut), closed
                     self._take({name: router for name, router in states.items() if not router.is_deleted})
                     self.is_loaded = is_own and is_whole
                     self._is_first = not is_own and records is None  # the next record is the first one
@@ -175,9 +185,7 @@ class RouterStates:
     def find(self, name: str) -> Router:
         """Return a router. Raise `Missing`, and `Corrupt` for an unreadable state."""
         if name in self._keyed.unreadable:
-            record = f"record {self._keyed.unreadable[name]} of {TOPIC}"
-            text = f"the state of the router {name} is unknown: {record} is no router of this version"
-            raise Corrupt(text, hint="use the directory with the version that wrote the record")
+            raise Corrupt(self._text_of_unreadable(name), hint=_HINT_OF_UNREADABLE)
         router = self._states.get(name)
         if router is None:
             raise Missing(f"there is no router {name}", hint="`seglog router list` lists them")
@@ -187,8 +195,22 @@ class RouterStates:
         """Return whether there is such a router, also one whose state is unreadable."""
         return name in self._keyed.unreadable or name in self._states
 
+    def unreadable(self) -> list[tuple[str, str, str]]:
+        """Return name, destination and reason of each router that this version cannot read. It keeps its destination.
+
+        The destination is empty if the record names none.
+        """
+        return [(name, self._closed.get(name, ""), self._text_of_unreadable(name)) for name in self._keyed.unreadable]
+
+    def _text_of_unreadable(self, name: str) -> str:
+        record = f"record {self._keyed.unreadable[name]} of {TOPIC}"
+        return f"the state of the router {name} is unknown: {record} is no router of this version"
+
     def check_appends(self, topic: str) -> None:
         """Raise `Conflict` if a router alone appends to the topic."""
+        for _, destination, reason in self.unreadable():
+            if destination == topic:
+                raise Conflict(f"topic {topic} takes the records of a router alone: {reason}", hint=_HINT_OF_UNREADABLE)
         router = self._into.get(topic)
         if router is not None and self.end_of(router) is None:
             text = f"topic {topic} takes the records of router {router.name} alone, which copies from {router.source}"
@@ -232,6 +254,8 @@ class RouterStates:
         """Raise `Conflict` if a router cannot be added to those that there are."""
         if self.has(name):
             raise Conflict(f"there is a router {name} already", hint="take another name, or delete it first")
+        for _, _, reason in self.unreadable():
+            raise Conflict(f"nobody can say whether a router {name} may be: {reason}", hint=_HINT_OF_UNREADABLE)
         if len(self._states) >= MOST_ROUTERS:
             text = f"this directory has {MOST_ROUTERS} routers, and takes no more"
             raise Conflict(text, hint="`seglog router delete NAME` deletes one")
@@ -460,6 +484,15 @@ def _unknown(router: Router, why: str) -> PlaceUnknown:
 def _keyed_router(record: Record) -> tuple[str, Router]:
     router = decode_router(record.value, record.tag)
     return router.name, router
+
+
+def _destination_of(value: bytes) -> str:
+    """Return the destination that a record of a later version keeps for its router; an empty text for none."""
+    try:
+        members = json.loads(value)
+        return "" if members["state"] == "deleted" else str(members["to"])
+    except (ValueError, KeyError, TypeError, RecursionError):
+        return ""
 
 
 def _log_of(incarnation: str) -> str:

@@ -681,6 +681,38 @@ def test_a_record_that_is_no_router_stops_no_other_one(tmp_path: Path) -> None:
     in_service(tmp_path, check)
 
 
+def test_a_router_of_a_later_version_keeps_its_destination(tmp_path: Path) -> None:
+    async def begin(service: Service) -> None:
+        await append(service, "a", b"1")
+        await made(service)
+        await copied(service, "b", b"1")
+        members = json.loads(list(service.sync.topic(TOPIC).read())[-1].value)
+        service.sync.topic(TOPIC).append([json.dumps({**members, "version": 2}).encode()], tag="r")
+
+    async def check(service: Service) -> None:
+        with pytest.raises(Conflict, match="no router of this version"):
+            await service.routers.check_appends("b")
+        await service.routers.check_appends("a")
+        with pytest.raises(Conflict, match="nobody can say whether a router s may be"):
+            await made(service, "s", "b", "a")
+        listed = shown(service)
+        assert (listed.destination, listed.state, "no router of this version" in str(listed.reason)) == (
+            "b",
+            "stopped",
+            True,
+        )
+        await until(lambda: b'seglog_router_stopped{router="r"} 1.0' in service.metrics.text(), "the metric")
+        deleted = {"version": 2, "state": "deleted", "router": "r", "to": "b"}
+        service.sync.topic(TOPIC).append([json.dumps(deleted).encode()], tag="r")
+
+    async def check_deleted(service: Service) -> None:
+        await service.routers.check_appends("b")
+
+    in_service(tmp_path, begin)
+    in_service(tmp_path, check)
+    in_service(tmp_path, check_deleted)
+
+
 def test_the_daemon_shows_how_far_a_router_is_behind(tmp_path: Path) -> None:
     async def run(service: Service) -> None:
         await append(service, "a", b"1")
