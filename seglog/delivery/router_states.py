@@ -60,7 +60,7 @@ from seglog.base.dataclasses import dataclass
 from seglog.base.errors import Conflict, Corrupt, Missing
 from seglog.delivery.keyed_topic import KeyedTopic, UnreadableState, compact
 from seglog.delivery.router import TOPIC, Pair, Router, check_graph, decode_router, encode_router
-from seglog.errors import AppendsHeld, DiskFull, NoSuchTopic
+from seglog.errors import AppendsHeld, DiskFull, NoSuchTopic, SeglogError
 from seglog.log import Log
 from seglog.topic import Topic
 from seglog.values.record import Gap, Record
@@ -80,7 +80,8 @@ class PlaceUnknown(Conflict):
     """Nobody can say how far a router has come (ROUTER-4)."""
 
 
-_LEFT_FOR_LATER = (AppendsHeld, DiskFull, Missing, NoSuchTopic, PlaceUnknown)
+_LEFT_FOR_LATER = (SeglogError, OSError)
+"""What stops one router, whose worker finds and tells the same, but no truncation and no other router."""
 
 
 @dataclass(slots=True)

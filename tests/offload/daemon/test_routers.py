@@ -805,6 +805,34 @@ def test_an_append_does_not_wait_for_the_store_because_of_routers(tmp_path: Path
     in_service(tmp_path, check, store, OFFLOAD_OFFLOAD_AFTER_S="never", SERVE_STOP_TIMEOUT_S="1")
 
 
+def test_a_truncation_does_not_fail_because_the_place_of_a_router_cannot_be_read(tmp_path: Path) -> None:
+    store, clock = _Down(MemoryStore()), HandClock()
+    options = {"clock": clock, "LOG_PRODUCER_KEEP_S": "1", "OFFLOAD_OFFLOAD_AFTER_S": "never"}
+
+    async def begin(service: Service) -> None:
+        await append(service, "a", b"1", b"2", b"3")
+        await made(service)
+        await copied(service, "b", b"1", b"2", b"3")
+        await offloaded(service, "a")
+        await asyncio.to_thread(service.sync.topic("a").inner.release, 3)
+        await command(service, operations.pause, "r")
+        await append(service, "a", b"4", b"5")
+
+    async def check(service: Service) -> None:
+        store.is_down = True
+        await asyncio.to_thread(truncate_in, service, 5)
+        assert service.sync.topic("a").head_seq == 4
+        await look_at_routers(service.routers)
+
+    def truncate_in(service: Service, seq: int) -> None:
+        with operations.truncating(service.sync, service.archive, "a", seq):
+            service.sync.topic("a").truncate(seq)
+
+    in_service(tmp_path, begin, store, **options)
+    clock.ms += 5000
+    in_service(tmp_path, check, store, SERVE_STOP_TIMEOUT_S="1", **options)
+
+
 def test_appends_that_come_before_the_routers_are_known_read_them_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
