@@ -32,12 +32,12 @@ _log = logger("seglog.daemon")
 
 @dataclass(frozen=True, slots=True)
 class RouterAt:
-    """A router, and its place: each record of `source` up to `seq` is copied or passed over."""
+    """A router, and its place: each record of `source` up to `seq` is copied or passed over. None: it is unknown."""
 
     router: str
     source: str
     destination: str
-    seq: int
+    seq: int | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,7 +148,7 @@ def resume(directory: Directory, name: Name) -> RouterAt:
 def delete(directory: Directory, name: Name) -> RouterAt:
     """Delete a router. The copies stay, and the destination takes appends again.
 
-    The answer has its place, from which another one may go on with `--at seq:N`.
+    The answer has its place, from which another one may go on with `--at seq:N`. It has none if nobody knows it.
     """
     return _changed(directory, name, lambda router: replace(router, is_deleted=True))
 
@@ -160,8 +160,8 @@ def _changed(directory: Directory, name: str, change: Callable[[Router], Router]
     with states.lock_of(name):
         router = states.find(name)
         states.put(change(router))
-        seq = router.newest.seq
-        with suppress(SeglogError):
+        seq = None
+        with suppress(SeglogError):  # `router list` says why, unless it is deleted
             seq = states.place_of(router)
     return RouterAt(name, router.source, router.destination, seq)
 
@@ -282,7 +282,13 @@ def lag_text(router: RouterListed) -> str:
 
 
 def _at_text(done: str) -> Callable[[RouterAt], str]:
-    return lambda at: f"router {at.router} from {at.source} to {at.destination} {done} behind seq {at.seq}"
+    def text(at: RouterAt) -> str:
+        place = f"behind seq {at.seq}" if at.seq else "before the first record"
+        if at.seq is None:
+            place = f"at a place that nobody knows: look what {at.destination} has before another router goes on"
+        return f"router {at.router} from {at.source} to {at.destination} {done} {place}"
+
+    return text
 
 
 def _row(router: RouterListed) -> Sequence[str]:

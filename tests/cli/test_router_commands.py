@@ -60,6 +60,8 @@ def test_a_router_is_made_listed_paused_and_deleted(started: Run, tmp_path: Path
     assert started("router", "delete", "r").text == "router r from orders to billing is deleted; it was behind seq 3\n"
     assert rows(started, "router", "list") == []
     assert started("router", "delete", "r").code == 3
+    done = started("router", "create", "s", "--from", "orders", "--to", "copies")
+    assert done.text == "router s from orders to copies begins before the first record\n"
 
 
 def test_without_a_daemon_the_command_refuses_appends_to_a_destination(started: Run) -> None:

@@ -639,6 +639,26 @@ def test_no_stream_takes_the_topic_that_an_earlier_one_left_to_a_router(tmp_path
     in_service(tmp_path, run, MemoryStore(), OFFLOAD_OFFLOAD_AFTER_S="never")
 
 
+def test_the_answer_of_a_delete_names_no_place_that_nobody_knows(tmp_path: Path) -> None:
+    clock = HandClock()
+    options = {"clock": clock, "LOG_PRODUCER_KEEP_S": "1"}
+
+    async def begin(service: Service) -> None:
+        await append(service, "a", *(b"%d" % number for number in range(9)))
+        await made(service)
+        await until(lambda: service.sync.topic("b").head_seq == 9, "the copies")
+        await asyncio.to_thread(service.sync.topic("a").delete, seqs=[3])
+
+    async def check(service: Service) -> None:
+        await append(service, "a", b"new")
+        gone = await command(service, operations.delete, "r")
+        assert gone.seq is None
+
+    in_service(tmp_path, begin, **options)
+    clock.ms += 5_000
+    in_service(tmp_path, check, **options)
+
+
 def test_above_the_pressure_of_a_pause_a_router_waits_one_band_lower(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
