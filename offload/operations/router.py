@@ -214,6 +214,15 @@ def loaded_states(log: Log, archive: Archive | None, *, may_wait: bool = True) -
     return states
 
 
+def check_kept(log: Log, archive: Archive | None, topic: str) -> None:
+    """Raise `Conflict` if a router copies to the topic, which then has to keep its records."""
+    states = loaded_states(log, archive)
+    for router in states.all():
+        if router.destination == topic and states.end_of(router) is None:
+            text = f"router {router.name} copies to topic {topic}, and a copy that may vanish is none"
+            raise Conflict(text, hint=f"keep the durability, or end it with `seglog router delete {router.name}`")
+
+
 def deletion(log: Log, archive: Archive | None) -> Callable[[int], object]:
     """Return what deletes the records of routers before a seq."""
     if archive is None:

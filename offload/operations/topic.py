@@ -24,6 +24,8 @@ from offload.operations.printing import (
     would,
 )
 from offload.operations.result_json import HIDDEN, MERGED
+from offload.operations.router import TOPIC as ROUTERS_TOPIC
+from offload.operations.router import check_kept
 from seglog import NoSuchTopic
 from seglog.base.dataclasses import dataclass
 
@@ -183,6 +185,8 @@ def set_config(
         raise Misuse("say what to change: `seglog topic set --help` tells the options")
     if directory.maybe_archive is not None:
         directory.maybe_archive.replication.check_not_followed(topic)
+    if durability == "ephemeral" and directory.log.has_topic(ROUTERS_TOPIC):
+        check_kept(directory.log, directory.maybe_archive, topic)
 
     def changed(config: TopicConfig) -> TopicConfig:
         attributes = {**config.attributes, **triggers}

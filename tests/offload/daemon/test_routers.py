@@ -20,6 +20,7 @@ from offload.daemon.service import Service
 from offload.operations import router as operations
 from offload.operations.removal import evict, truncate
 from offload.operations.router import RouterListed, loaded_states
+from offload.operations.topic import set_config
 from offload.token_rights import EVERYTHING, RIGHTS_KEY, Grant, Rights, Role
 from seglog import TopicConfig
 from seglog.base.errors import Conflict, Missing, Misuse
@@ -637,6 +638,21 @@ def test_no_stream_takes_the_topic_that_an_earlier_one_left_to_a_router(tmp_path
         assert (await asked(app, "/streams/s", text, method="PUT"))[0] == 201
 
     in_service(tmp_path, run, MemoryStore(), OFFLOAD_OFFLOAD_AFTER_S="never")
+
+
+def test_a_destination_stays_one_that_keeps_its_records(tmp_path: Path) -> None:
+    async def run(service: Service) -> None:
+        await append(service, "a", b"1")
+        await made(service)
+        await copied(service, "b", b"1")
+        with pytest.raises(Conflict, match="router r copies to topic b, and a copy that may vanish is none"):
+            await command(service, set_config, "b", durability="ephemeral")
+        await command(service, set_config, "b", durability="memory")
+        await command(service, operations.delete, "r")
+        await command(service, set_config, "b", durability="ephemeral")
+        assert service.sync.topic("b").config.durability == "ephemeral"
+
+    in_service(tmp_path, run)
 
 
 def test_the_answer_of_a_delete_names_no_place_that_nobody_knows(tmp_path: Path) -> None:
