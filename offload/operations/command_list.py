@@ -1231,7 +1231,7 @@ COMMANDS = {
         'router/delete',
         'Delete a router. The copies stay, and the destination takes appends again.\n'
         '\n'
-        'The answer has its place, from which another one may go on with `--at seq:N`.',
+        'The answer has its place, from which another one may go on with `--at seq:N`. It has none if nobody knows it.',
         (
             ListedParameter('name', 'str', 'The router.', (), is_required=True),
         ),
