@@ -15,6 +15,8 @@ WORKER-3  After an error the worker finds its place anew, and tries again after 
 WORKER-4  Copies count for the quotas of the tenant as appends do. Over a quota, the router waits.
 WORKER-5  No client appends to the destination of a router, over any door. The check is repeated right before the append
     reaches the log, so that none is under way when the worker looks at the head for the first time.
+    No append waits for the store because of routers. So until the first look of the background has read them all, a
+    router that has no record on the disk refuses nothing, as right after a recovery.
 WORKER-6  A record that comes after a silence is copied at once. While more come, a router takes them four times a
     second, so that ten routers of a busy topic do not make ten small appends of each append.
 """

@@ -85,7 +85,7 @@ def create(
     keys.check_name("cursor", name)
     if topic.startswith("_seglog."):
         raise Conflict(f"topic {topic} has the daemon's own records, so no reader acks them")
-    handle = own_topic(directory, topic)
+    handle = _own_topic(directory, topic)
     states = loaded_states(directory.log, directory.maybe_archive)
     incarnation, epoch = handle.incarnation(), handle.epoch
     floor = floor_of(directory, handle, at)
@@ -129,7 +129,7 @@ def reset(
 
     Reset it to a lower seq to read records again. Example: seglog cursor reset orders billing "2 hours ago"
     """
-    handle = own_topic(directory, topic)
+    handle = _own_topic(directory, topic)
     states = loaded_states(directory.log, directory.maybe_archive)
     incarnation, epoch = states.find(topic, name).incarnation, handle.epoch
     floor = floor_of(directory, handle, to)
@@ -142,7 +142,7 @@ def delete(directory: Directory, topic: TopicName, name: Name) -> CursorDeleted:
     """Delete a cursor. The records of the topic stay."""
     from dataclasses import replace
 
-    own_topic(directory, topic)
+    _own_topic(directory, topic)
     states = loaded_states(directory.log, directory.maybe_archive)
     with states.claimed(f"{topic}/{name}"):
         cursor = states.find(topic, name)
@@ -277,7 +277,7 @@ def _time_of(topic: Topic, seq: int) -> int | None:
     return None
 
 
-def own_topic(directory: Directory, topic: str) -> Topic:
+def _own_topic(directory: Directory, topic: str) -> Topic:
     """Return a topic that this directory writes: the cursors of a replica are with its writer."""
     archive = directory.maybe_archive
     if archive is not None:
