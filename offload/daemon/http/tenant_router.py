@@ -12,9 +12,9 @@
     /metrics, /readyz          its own tenant                     the daemon; /metrics of all tenants, on all topics
     /tenants                   403                                the tenants with their states, for an admin
 
-ROUTER-1  For a bound token, the router compares the name with that of the token, and looks nothing up. So a foreign
+BOUND-1  For a bound token, the router compares the name with that of the token, and looks nothing up. So a foreign
     name and a missing one get the same bytes after the same work.
-ROUTER-2  A name is read from the path as it came. A name that is percent-encoded is missing.
+BOUND-2  A name is read from the path as it came. A name that is percent-encoded is missing.
 """
 
 from __future__ import annotations
@@ -98,7 +98,7 @@ def _app_of(tenants: Tenants, scope: Scope) -> App | None:
     name = named[1].decode("ascii", "replace") if named else bound
     if not name or scope["path"] in ("/healthz", "/tenants"):
         return None
-    tenant = tenants.find(name) if not bound or name == bound else None  # ROUTER-1: nothing is looked up
+    tenant = tenants.find(name) if not bound or name == bound else None  # BOUND-1: nothing is looked up
     if tenant is None:
         raise NoSuchTenant
     if tenant.app is None:
