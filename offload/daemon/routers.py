@@ -34,13 +34,14 @@ from contextlib import asynccontextmanager, suppress
 from itertools import groupby
 from typing import TYPE_CHECKING, Final
 
-from offload.daemon.quota import frame_bytes
+from offload.daemon.quota import Hold, frame_bytes
 from offload.daemon.scheduler.pressure import PAUSE
 from offload.daemon.threads import in_threads
 from offload.errors import Stopping
 from offload.operations.router import TOPIC, deletion, fits_of, loaded_states
 from seglog import Gap, HeadMoved, ProducerBatch, Record, Topic, Truncated
 from seglog.base.dataclasses import dataclass
+from seglog.errors import SeglogError
 from seglog.format.lines import total_bytes
 
 if TYPE_CHECKING:
@@ -56,6 +57,8 @@ PAIR_S: Final = 60.0
 """Or so long after it, if its place has moved."""
 _BAND = 250
 _PAGE_RECORDS, _PAGE_BYTES = 4096, 1 << 20
+_RUNS: Final = 256
+"""So many appends of a router are under way at once."""
 _RETRY_S, _RETRY_MOST_S = 0.05, 10.0
 _log = logging.getLogger("seglog.daemon")
 
@@ -98,6 +101,10 @@ class Routers:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+        if self._states is not None and self._states.is_loaded:
+            for router in self._states.all():  # so that the next start need not count copies
+                with suppress(SeglogError, OSError):
+                    await self._note_if_free(self._states, router)
 
     async def check_appends(self, topic: str) -> None:
         """Raise `Conflict` if a router alone appends to the topic.
@@ -174,11 +181,21 @@ class Routers:
         await in_threads(service.cold_reads, states.keep_up, deletion(service.sync, service.archive))
         for router in states.all():
             now_s = time.monotonic()
-            seq, late_s = states.live[router.name].seq, now_s - self._noted_s.setdefault(router.name, now_s)
-            if seq is not None and seq > router.newest.seq and late_s >= PAIR_S:
-                async with self._held(states, router.name):
-                    if self._same(states, router) is not None:  # else it was paused, or deleted, meanwhile
-                        await self._note(states, router.name)
+            late_s = now_s - self._noted_s.setdefault(router.name, now_s)
+            if late_s >= PAIR_S:
+                await self._note_if_free(states, router)
+
+    async def _note_if_free(self, states: RouterStates, router: Router) -> None:
+        """Make a pair of the router's place, if it has moved and nobody has the lock."""
+        lock = states.lock_of(router.name)
+        if not lock.acquire(blocking=False):
+            return
+        try:
+            now = self._same(states, router)  # None if it was paused, or deleted, meanwhile
+            if now is not None and (seq := states.live[now.name].seq) is not None and seq > now.newest.seq:
+                await self._note(states, now.name)
+        finally:
+            lock.release()
 
     def _begin(self) -> None:
         """Start a worker for each router that may work, and wake those that wait and may not."""
@@ -208,10 +225,11 @@ class Routers:
             live = states.live[router.name]
             try:
                 await self._copy(states, now)
-                pause_s = _RETRY_S
             except Stopping:
                 return
             except Exception as error:
+                if live.trouble is None:  # it copied since
+                    pause_s = _RETRY_S
                 if live.trouble != str(error):
                     _log.warning("router %s does not copy, and tries again: %s", router.name, error)
                 live.trouble = str(error)
@@ -230,18 +248,20 @@ class Routers:
             router, seq = await in_threads(self._pool, states.resume, name)
             source, destination = service.sync.topic(router.source), service.sync.topic(router.destination)
             live, head = states.live[name], destination.head_seq
-            live.trouble = None
         fits, pair = fits_of(router), router.newest
         copied_s, is_full = -math.inf, False
         while True:
             items: Sequence[Record | Gap] | None = None
             end = seq
             if source.head_seq <= seq:
+                live.trouble = None
                 self._waiting.add(router.id)
                 try:
                     page = await service.feeds.wait(source, pair.epoch, seq + 1)
                 finally:
                     self._waiting.discard(router.id)
+                if page is not None and page.next_seq <= seq + 1:
+                    continue  # the feed is behind, for a follower that is
                 if page is not None and time.monotonic() >= copied_s + COLLECT_S:
                     items, end = page.items, page.next_seq - 1
             if items is None and not is_full:
@@ -253,20 +273,23 @@ class Routers:
                         items, end, is_full = await in_threads(pool, _read, source, pair.epoch, seq + 1)
                     except Truncated:
                         return
-                runs = _runs(router, fits, source, seq, items)
-            async with self._held(states, name):
-                is_same = (source.epoch, destination.epoch) == (pair.epoch, pair.to_epoch)
-                if self._same(states, router) is None or not is_same:
-                    return
-                head, copied_s = await self._append(states, router, head, runs), time.monotonic()
-                gaps = [item for item in _behind(seq, items) if isinstance(item, Gap)]
-                lost = sum(gap.gap_to - max(gap.gap_from, seq + 1) + 1 for gap in gaps)
-                live.passed_over += lost
-                live.seq = seq = end
-                if lost or seq - states.find(name).newest.seq >= PAIR_RECORDS:
-                    await self._note(states, name)
+                runs = await in_threads(self._pool, _runs, router, fits, source, seq, items)
+            size_bytes = sum(run.size_bytes for run in runs)
+            with await service.quota.take_append(size_bytes, is_first=False) as hold:  # it may wait: without the lock
+                async with self._held(states, name):
+                    is_same = (source.epoch, destination.epoch) == (pair.epoch, pair.to_epoch)
+                    if self._same(states, router) is None or not is_same:
+                        return
+                    head, copied_s = await self._append(states, router, head, runs, hold), time.monotonic()
+                    gaps = [item for item in _behind(seq, items) if isinstance(item, Gap)]
+                    lost = sum(gap.gap_to - max(gap.gap_from, seq + 1) + 1 for gap in gaps)
+                    live.passed_over += lost
+                    live.seq, live.trouble = end, None
+                    seq = end
+                    if lost or seq - states.find(name).newest.seq >= PAIR_RECORDS:
+                        await self._note(states, name)
 
-    async def _append(self, states: RouterStates, router: Router, head: int, runs: Sequence[_Run]) -> int:
+    async def _append(self, states: RouterStates, router: Router, head: int, runs: Sequence[_Run], hold: Hold) -> int:
         """Append the copies of a page behind the head, and return the new one.
 
         Raise the first error; then the copies before it are in.
@@ -276,9 +299,10 @@ class Routers:
         service, topic = self._service, self._service.log.topic(router.destination)
         if service.sync.settings.wal_shards > 1:
             await in_threads(self._pool, service.sync.topic(router.source).inner.sync)  # before its copies (ROUTER-2)
-        epoch, appends = router.newest.epoch, []
-        with await service.quota.take_append(sum(run.size_bytes for run in runs)) as hold:
-            for run in runs:
+        epoch = router.newest.epoch
+        for part in (runs[first : first + _RUNS] for first in range(0, len(runs), _RUNS)):
+            appends = []
+            for run in part:
                 batch = ProducerBatch(router.producer, epoch, run.seq, gaps=True)
                 appends.append(
                     topic.append_once(
@@ -291,7 +315,7 @@ class Routers:
                     )
                 )
                 head += len(run.values)
-            for run, done in zip(runs, await asyncio.gather(*appends, return_exceptions=True), strict=True):
+            for run, done in zip(part, await asyncio.gather(*appends, return_exceptions=True), strict=True):
                 if isinstance(done, HeadMoved):  # a foreign append: a pair says that it is no copy
                     await self._note(states, router.name)
                 if isinstance(done, BaseException):
@@ -313,8 +337,10 @@ class Routers:
     async def _held(self, states: RouterStates, name: str) -> AsyncIterator[None]:
         """Hold the lock of a router, which a command may have."""
         lock = states.lock_of(name)
+        wait_s = 0.001
         while not lock.acquire(blocking=False):
-            await asyncio.sleep(0.005)
+            await asyncio.sleep(wait_s)
+            wait_s = min(0.1, 2 * wait_s)
         try:
             yield
         finally:

@@ -13,7 +13,7 @@ from offload.operations.command import About, Command, Directory, always
 from offload.operations.matching import Pattern, Tag, match_of, pattern_of
 from offload.operations.printing import counted, lines, rows
 from seglog.base.dataclasses import dataclass
-from seglog.base.errors import Conflict
+from seglog.base.errors import Conflict, Missing
 from seglog.base.lazy import logger
 from seglog.errors import NoSuchTopic, SeglogError
 
@@ -202,6 +202,9 @@ def loaded_states(log: Log, archive: Archive | None, *, may_wait: bool = True) -
     def cut(topic: str, since_ms: int) -> int | None:
         return None if archive is None else lowest_change(archive, topic, since_ms)
 
+    def takeovers(topic: str, since_ms: int) -> int:
+        return 0 if archive is None else _takeovers(archive, topic, since_ms)
+
     states, topic = RouterStates.of(log), log.topic(TOPIC)
     if not states.is_loaded:
         records: Callable[[], Iterable[Record]] | None = None
@@ -210,7 +213,7 @@ def loaded_states(log: Log, archive: Archive | None, *, may_wait: bool = True) -
         is_whole = may_wait or not topic.exists or topic.inner.hot_floor <= topic.earliest_seq
         if not is_whole:
             records = functools.partial(topic.read, topic.inner.hot_floor)
-        states.load(_log.error, fits_of, cut, records, is_whole=is_whole)
+        states.load(_log.error, fits_of, cut, takeovers, records, is_whole=is_whole)
     return states
 
 
@@ -221,6 +224,19 @@ def check_kept(log: Log, archive: Archive | None, topic: str) -> None:
         if router.destination == topic and states.end_of(router) is None:
             text = f"router {router.name} copies to topic {topic}, and a copy that may vanish is none"
             raise Conflict(text, hint=f"keep the durability, or end it with `seglog router delete {router.name}`")
+
+
+def _takeovers(archive: Archive, topic: str, since_ms: int) -> int:
+    """Return how many directories have taken a topic over since a time, this one included. GC may hide the oldest."""
+    former, later = 1, set[int]()
+    with suppress(Missing):
+        for past in archive.history.commits(topic):
+            commit = past.commit
+            if commit.created_at_ms >= since_ms:
+                later.add(commit.epoch)
+            else:
+                former = max(former, commit.epoch)
+    return len({epoch for epoch in later if epoch > former})
 
 
 def deletion(log: Log, archive: Archive | None) -> Callable[[int], object]:

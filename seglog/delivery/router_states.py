@@ -56,6 +56,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import field, replace
 from itertools import pairwise
 
+from seglog.base.arguments import WHOLE_MAX
 from seglog.base.dataclasses import dataclass
 from seglog.base.errors import Conflict, Corrupt, Missing
 from seglog.delivery.keyed_topic import KeyedTopic, UnreadableState, compact
@@ -71,7 +72,12 @@ MOST_ROUTERS = 100
 _HINT_OF_UNREADABLE = "use the directory with the version that wrote the record"
 
 Cut = Callable[[str, int], int | None]
-"""Takes a topic and a time. Returns the lowest seq that a truncation since then took, by its history, or None."""
+"""Takes a topic and a time. Returns the lowest seq that a truncation since then took, by its history, or None.
+
+It is 1, too, if nobody can say.
+"""
+Takeovers = Callable[[str, int], int]
+"""Takes a topic and a time. Returns how many directories have taken the topic over since then, by its history."""
 FitsOf = Callable[[Router], Callable[[Record], bool]]
 """Takes a router. Returns what says whether a record matches its filter."""
 
@@ -99,6 +105,7 @@ class _Sight:
 
     fits: FitsOf = field(default=lambda _router: lambda _record: True)
     cut: Cut = field(default=lambda _topic, _since_ms: None)
+    takeovers: Takeovers = field(default=lambda _topic, _since_ms: 0)
 
 
 class RouterStates:
@@ -107,7 +114,7 @@ class RouterStates:
     def __init__(self, log: Log) -> None:
         self._log = weakref.proxy(log)  # the register of `of` ends with the log
         self._states: dict[str, Router] = {}  # replaced, and never changed, so that a look takes no lock
-        self._into: dict[str, Router] = {}
+        self._into: dict[str, list[Router]] = {}
         self._keyed = KeyedTopic(TOPIC, _keyed_router, lambda _: None)
         self._closed: dict[str, str] = {}  # the destinations of routers that are unreadable, or were
         self._sight = _Sight()
@@ -132,6 +139,7 @@ class RouterStates:
         report: Callable[[str], None],
         fits: FitsOf,
         cut: Cut,
+        takeovers: Takeovers,
         records: Callable[[], Iterable[Record]] | None = None,
         *,
         is_whole: bool = True,
@@ -167,14 +175,17 @@ class RouterStates:
             keyed.replay(read() if is_own or records is not None else (), take, forget)
             with self._writing:
                 if self._changes == changes and not self.is_loaded:  # else a record came meanwhile
-                    self._keyed, self._sight, self._closed = keyed, _Sight(fits, cut), closed
+                    self._keyed, self._sight, self._closed = keyed, _Sight(fits, cut, takeovers), closed
                     self._take({name: router for name, router in states.items() if not router.is_deleted})
                     self.is_loaded = is_own and is_whole
                     self._is_first = not is_own and records is None  # the next record is the first one
                     return
 
     def _take(self, states: dict[str, Router]) -> None:
-        self._states, self._into = states, {router.destination: router for router in states.values()}
+        into: dict[str, list[Router]] = {}
+        for router in states.values():
+            into.setdefault(router.destination, []).append(router)  # also those that have ended
+        self._states, self._into = states, into
         self.live = {name: self.live.get(name, Live()) for name in states}
 
     # ------------------------------------------------------------ looks
@@ -212,8 +223,9 @@ class RouterStates:
         for _, destination, reason in self.unreadable():
             if destination == topic:
                 raise Conflict(f"topic {topic} takes the records of a router alone: {reason}", hint=_HINT_OF_UNREADABLE)
-        router = self._into.get(topic)
-        if router is not None and self.end_of(router) is None:
+        for router in self._into.get(topic, ()):
+            if self.end_of(router) is not None:
+                continue
             text = f"topic {topic} takes the records of router {router.name} alone, which copies from {router.source}"
             raise Conflict(text, hint=f"append to {router.source}, or end it with `seglog router delete {router.name}`")
 
@@ -297,9 +309,13 @@ class RouterStates:
             return
         with suppress(AppendsHeld, DiskFull):
             for router in self.all():
-                if self._is_outdated(router):
-                    with self.lock_of(router.name), suppress(*_LEFT_FOR_LATER):
-                        self.resume(router.name)
+                lock = self.lock_of(router.name)
+                if self._is_outdated(router) and lock.acquire(blocking=False):  # whoever has it makes the pair
+                    try:
+                        with suppress(*_LEFT_FOR_LATER):
+                            self.resume(router.name)
+                    finally:
+                        lock.release()
             with self._writing:
                 if self._keyed.is_outdated(len(self._states)):
                     try:
@@ -369,6 +385,8 @@ class RouterStates:
             router = router.at(pair)
         elif router.cut is not None:
             router = replace(router, cut=None)  # the truncation was refused, or a crash came before it
+        elif self._has_foreign(router, destination):
+            router = router.at(pair)
         router = self._store(router)
         self.live[name].seq = seq  # a place of the epoch before must not be in a later pair
         return router, seq
@@ -391,6 +409,12 @@ class RouterStates:
         """Return whether the newest pair is of another directory."""
         topics = ((router.source, router.source_is), (router.destination, router.destination_is))
         return any(self._log.topic(name).inner.known_incarnation() != then for name, then in topics)
+
+    def _has_foreign(self, router: Router, destination: Topic) -> bool:
+        """Return whether the head of the destination is no copy, and no pair says so: a pair tells them apart."""
+        producer, head = destination.inner.known_producer(router.producer), destination.head_seq
+        newest = producer.batches[-1].seqs.stop - 1 if producer is not None else router.newest.to_head
+        return head > max(newest, router.newest.to_head)
 
     def pair(self, source: Topic, destination: Topic, seq: int) -> Pair:
         """Return the pair of now, which is true after any crash (ROUTER-2)."""
@@ -422,7 +446,7 @@ class RouterStates:
             elif not source.inner.knows_since(epoch):
                 raise _unknown(router, f"{router.source} was truncated while nothing looked, in epoch {epoch} or later")
             end = cut - 1
-        return self._behind(router, source, seq, count, end) if count > 0 and not is_quick else min(seq, end)
+        return self._counted(router, source, seq, count, end)[0] if count > 0 and not is_quick else min(seq, end)
 
     def _foreign_place(self, router: Router, source: Topic, destination: Topic) -> int:
         """Return the place of a router of another directory, as after a recovery (ROUTER-3)."""
@@ -434,21 +458,32 @@ class RouterStates:
             raise _unknown(router, f"{router.destination} is older than all that is known of it")
         pairs = router.pairs[: known[-1] + 1]
         for before, after in pairwise(pairs):
-            is_lost = before.epoch != after.epoch and self._sight.cut(router.source, before.ts_ms) is None
-            if before.to_epoch != after.to_epoch and self._sight.cut(router.destination, before.to_ts_ms) is None:
-                is_lost = True
-            if is_lost:
-                raise _unknown(router, "a truncation before the recovery is not in the remote")
+            for topic, last, is_cut, since_ms, until_ms in (
+                (source, end, before.epoch != after.epoch, before.ts_ms, after.ts_ms),
+                (destination, head, before.to_epoch != after.to_epoch, before.to_ts_ms, after.to_ts_ms),
+            ):
+                is_known = not is_cut or self._sight.cut(topic.name, since_ms) is not None
+                if not is_known and not _is_later(topic, last, until_ms):
+                    raise _unknown(router, f"a truncation of {topic.name} before the recovery is not in the remote")
         pair, former = pairs[-1], pairs[-2] if len(pairs) > 1 else None
         is_first = former is None or former.epoch != pair.epoch
         count, cut = head - pair.to_head, self._cut_since(router.source, pair.ts_ms, pair.seq, is_first=is_first)
         is_first = former is None or former.to_epoch != pair.to_epoch
         if self._cut_since(router.destination, pair.to_ts_ms, pair.to_head, is_first=is_first) is not None:
-            raise _unknown(router, f"{router.destination} was truncated right before the recovery")
-        if cut is not None and count > 0:
-            raise _unknown(router, f"{router.source} was truncated right before the recovery")
-        end = end if cut is None else min(end, cut - 1)
-        return self._behind(router, source, pair.seq, count, end) if count > 0 else min(pair.seq, end)
+            raise _unknown(router, f"{router.destination} may have been truncated before the recovery")
+        if cut == 1 or (cut is not None and count > 0):
+            raise _unknown(router, f"{router.source} may have been truncated before the recovery")
+        is_copy = router.source in self._into  # so lost records come again from there, and their copies are here
+        if is_copy and end < pair.seq:
+            raise _unknown(router, f"{router.source}, a copy itself, came back with fewer records than were copied")
+        if count <= 0:
+            return min(pair.seq, end, WHOLE_MAX if cut is None else cut - 1)
+        if self._sight.takeovers(router.destination, pair.to_ts_ms) > 1:
+            raise _unknown(router, f"{router.destination} was recovered twice since the router last told its place")
+        seq, missing = self._counted(router, source, pair.seq, count, end)
+        if is_copy and missing:
+            raise _unknown(router, f"{router.source}, a copy itself, came back with fewer records than were copied")
+        return seq
 
     def _cut_since(self, topic: str, ts_ms: int, seq: int, *, is_first: bool) -> int | None:
         """Return the lowest seq that a truncation since a pair took, by the history of the topic.
@@ -458,8 +493,8 @@ class RouterStates:
         later, cut = self._sight.cut(topic, ts_ms + 1), self._sight.cut(topic, ts_ms)
         return later if is_first and (cut is None or cut > seq) else cut
 
-    def _behind(self, router: Router, source: Topic, seq: int, count: int, end: int) -> int:
-        """Return the seq of match number `count` behind `seq`, or `end` if it comes first."""
+    def _counted(self, router: Router, source: Topic, seq: int, count: int, end: int) -> tuple[int, int]:
+        """Return the seq of match number `count` behind `seq`, or `end` if it comes first; and how many are missing."""
         fits = self._sight.fits(router)
         for item in source.read(seq + 1, end, gaps=True) if seq < end else ():
             if isinstance(item, Gap) or item.seq != seq + 1:
@@ -468,10 +503,15 @@ class RouterStates:
             if fits(item) and not source.inner.ephemeral_seqs(seq, seq):
                 count -= 1
                 if not count:
-                    return seq
+                    return seq, 0
         if seq < end:
             raise _unknown(router, f"records of {router.source} behind seq {seq} are gone since they were copied")
-        return end
+        return end, count
+
+
+def _is_later(topic: Topic, seq: int, ts_ms: int) -> bool:
+    """Return whether a record is there and later than a time."""
+    return any(record.ts_ms > ts_ms for record in (topic.read(seq, seq) if seq >= topic.earliest_seq > 0 else ()))
 
 
 def _unknown(router: Router, why: str) -> PlaceUnknown:

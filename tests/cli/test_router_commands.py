@@ -172,7 +172,7 @@ def test_after_a_recovery_a_truncation_that_may_hide_copies_stops_the_router(sta
                 [shown] = list_routers(directory_of(service))
                 return f"{shown.state}: {shown.reason}"
 
-            await until(lambda: "truncated right before the recovery" in reason(), "the router stops")
+            await until(lambda: "truncated before the recovery" in reason(), "the router stops")
             assert reason().startswith("stopped: ")
 
     asyncio.run(stop())

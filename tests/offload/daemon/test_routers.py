@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import shutil
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ import offload
 import seglog
 from catalog import MemoryStore, ObjectStore
 from offload.daemon import routers
+from offload.daemon.feeds import Page
 from offload.daemon.http import make_app
 from offload.daemon.laminarmq import make_laminarmq_app
 from offload.daemon.service import Service
@@ -41,6 +43,17 @@ def in_service(directory: Path, run: Run, store: ObjectStore | str = "", **optio
             await run(service)
 
     asyncio.run(live())
+
+
+def killed(directory: Path, run: Run, **options: Any) -> Path:
+    """Return what a service leaves that is killed after `run`, so that it makes no last pair."""
+
+    async def live(service: Service) -> None:
+        await run(service)
+        shutil.copytree(directory / "lived", directory / "left", ignore=shutil.ignore_patterns("*.sock"))
+
+    in_service(directory / "lived", live, **options)
+    return directory / "left"
 
 
 def values(service: Service, topic: str) -> list[bytes]:
@@ -433,9 +446,9 @@ def test_a_destination_that_forgot_its_producer_counts_the_copies(tmp_path: Path
         await append(service, "a", b"6", tag="yes")
         await copied(service, "b", *(b"%d" % number for number in range(7) if number in {1, 3, 5, 6} or not filtered))
 
-    in_service(tmp_path, begin, **options)
+    left = killed(tmp_path, begin, **options)
     clock.ms += 5_000
-    in_service(tmp_path, check, **options)
+    in_service(left, check, **options)
 
 
 def test_a_place_that_would_be_a_guess_stops_the_router(tmp_path: Path) -> None:
@@ -453,9 +466,98 @@ def test_a_place_that_would_be_a_guess_stops_the_router(tmp_path: Path) -> None:
         await until(lambda: "are gone since they were copied" in str(shown(service).reason), "the reason")
         assert (shown(service).state, values(service, "b")) == ("stopped", [b"1", b"2", b"3"])
 
+    left = killed(tmp_path, begin, **options)
+    clock.ms += 5_000
+    in_service(left, check, **options)
+
+
+def test_a_clean_stop_keeps_the_place_also_if_copied_records_are_deleted_later(tmp_path: Path) -> None:
+    clock = HandClock()
+    options = {"clock": clock, "LOG_PRODUCER_KEEP_S": "1"}
+
+    async def begin(service: Service) -> None:
+        await append(service, "a", b"1", b"2", b"3")
+        await made(service)
+        await copied(service, "b", b"1", b"2", b"3")
+        await asyncio.to_thread(service.sync.topic("a").delete, seqs=[2])
+
+    async def check(service: Service) -> None:
+        await append(service, "a", b"4")
+        await copied(service, "b", b"1", b"2", b"3", b"4")
+
     in_service(tmp_path, begin, **options)
     clock.ms += 5_000
     in_service(tmp_path, check, **options)
+
+
+def test_an_append_while_the_daemon_was_off_counts_for_no_copy(tmp_path: Path) -> None:
+    clock = HandClock()
+    options = {"clock": clock, "LOG_PRODUCER_KEEP_S": "1"}
+
+    async def begin(service: Service) -> None:
+        await append(service, "a", b"1")
+        await made(service)
+        await copied(service, "b", b"1")
+
+    async def go_on(service: Service) -> None:
+        await append(service, "a", b"2")
+        await copied(service, "b", b"1", b"own", b"2")
+
+    async def check(service: Service) -> None:
+        await append(service, "a", b"3", b"4")
+        await copied(service, "b", b"1", b"own", b"2", b"3", b"4")
+
+    in_service(tmp_path, begin, **options)
+    with seglog.open(tmp_path, clock=clock) as log:
+        log.topic("b").append([b"own"])
+    (tmp_path / "next").mkdir()
+    shutil.copytree(tmp_path, tmp_path / "next" / "lived", ignore=shutil.ignore_patterns("*.sock", "next"))
+    left = killed(tmp_path / "next", go_on, **options)
+    clock.ms += 5_000
+    in_service(left, check, **options)
+
+
+def test_a_page_of_a_slower_follower_is_no_news_of_a_router(tmp_path: Path) -> None:
+    """The feed hands a slow follower the records that the router has read for itself, and one more is there by then."""
+
+    async def run(service: Service) -> None:
+        wait, late = service.feeds.wait, [Page(1, 1, 2, (), ())]
+
+        async def waited(topic: Any, epoch: int, seq: int) -> Page | None:
+            if seq == 3 and late:
+                await append(service, "a", b"3")
+                return late.pop()
+            return await wait(topic, epoch, seq)
+
+        await append(service, "a", b"1", b"2")
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(service.feeds, "wait", waited)
+            await made(service)
+            await copied(service, "b", b"1", b"2", b"3")
+        assert not late
+
+    in_service(tmp_path, run)
+
+
+@pytest.mark.parametrize("ended", ["aa", "z"])
+def test_a_router_that_ended_opens_no_door_to_the_destination_of_another_one(tmp_path: Path, ended: str) -> None:
+    async def run(service: Service) -> None:
+        await append(service, "old", b"1")
+        await made(service, ended, "old")
+        await copied(service, "b", b"1")
+        await asyncio.to_thread(service.sync.delete_topic, "old")
+        await append(service, "a", b"2")
+        await made(service)
+        await command(service, operations.pause, ended)
+        with pytest.raises(Conflict, match="router r alone"):
+            await service.routers.check_appends("b")
+
+    async def check(service: Service) -> None:
+        with pytest.raises(Conflict, match="router r alone"):
+            await service.routers.check_appends("b")
+
+    in_service(tmp_path, run)
+    in_service(tmp_path, check)
 
 
 # ---------------------------------------------------------------- refusals and failures
@@ -670,9 +772,9 @@ def test_the_answer_of_a_delete_names_no_place_that_nobody_knows(tmp_path: Path)
         gone = await command(service, operations.delete, "r")
         assert gone.seq is None
 
-    in_service(tmp_path, begin, **options)
+    left = killed(tmp_path, begin, **options)
     clock.ms += 5_000
-    in_service(tmp_path, check, **options)
+    in_service(left, check, **options)
 
 
 def test_above_the_pressure_of_a_pause_a_router_waits_one_band_lower(
@@ -744,9 +846,9 @@ def test_a_router_of_a_later_version_keeps_its_destination(tmp_path: Path) -> No
     async def check_deleted(service: Service) -> None:
         await service.routers.check_appends("b")
 
-    in_service(tmp_path, begin)
-    in_service(tmp_path, check)
-    in_service(tmp_path, check_deleted)
+    left = killed(tmp_path, begin)
+    in_service(left, check)
+    in_service(left, check_deleted)
 
 
 def test_the_daemon_shows_how_far_a_router_is_behind(tmp_path: Path) -> None:

@@ -22,7 +22,7 @@ from tests.seams.delivery import outdate_routers
 def opened(directory: Path) -> Iterator[tuple[Log, RouterStates]]:
     with seglog.open(directory, files=UnsyncedFiles()) as log:
         states = RouterStates.of(log)
-        states.load(lambda _: None, lambda _: lambda _: True, lambda _topic, _since_ms: None)
+        states.load(lambda _: None, lambda _: lambda _: True, lambda *_: None, lambda *_: 0)
         yield log, states
 
 
