@@ -304,40 +304,45 @@ class Queues:
 
     async def _deal(self, work: _Work, claims: Sequence[_Claim]) -> None:
         """Take the jobs of a round, read their records without a claim on the queue (LEASE-5), and hand them out."""
-        most = sum(each.most for each in claims)
         async with self._claimed(work) as states:
             queue = states.begin(work.topic, work.name)
-            if queue.paused or queue.stuck:
-                most = 0
-            taken = queue.take(self._service.now_ms(), min(most, queue.room))
+            taken = queue.take(self._service.now_ms(), _wanted(queue, claims))
         try:
             again = await self._read(work.topic, taken.seqs)
-            count = min(most, queue.room) - sum(each is not None for each in again.values())
+            count = _wanted(queue, claims) - sum(each is not None for each in again.values())
             if count > 0 and not taken.is_too_many:
                 await self._read_ahead(states, queue, work, count)
-        except BaseException:
-            queue.put_back([*taken.seqs, *taken.dead])
-            raise
-        async with self._claimed(work) as states:
-            now = states.begin(work.topic, work.name)
-            if now is not queue:  # deleted, and made again, meanwhile
-                taken, again, count, queue = taken._replace(seqs=[], dead=[]), {}, 0, now
-            try:
-                events = _events_of_taken(queue, taken, again, self._service.now_ms())
-                found = [again.get(seq) for seq in taken.seqs if seq in queue.waiting]
-                records = [each for each in found if each is not None]
-                if count > 0 and not taken.is_too_many and work.fits(queue, self._version(queue)):
-                    records += _take_fresh(queue, work, count, events)
-                dealt = self._hand_out(queue, claims, records, events)
-                await self._append(states, queue, events)
-            except BaseException:
-                queue.rollback()
-                raise
+            async with self._claimed(work) as states:
+                dealt: list[list[Job]] = [[] for _ in claims]
+                if states.begin(work.topic, work.name) is queue:  # else it was deleted, and made again, meanwhile
+                    claims = [each for each in claims if not each.done.done()]  # each card has a hand (QUEUE-2)
+                    dealt = await self._deal_round(states, queue, work, claims, taken, again)
+        finally:
+            queue.put_back(seq for seq in (*taken.seqs, *taken.dead) if seq in queue.waiting)
         for claim, jobs in zip(claims, dealt, strict=True):
             if claim.done.cancelled():
                 self.give_back(work.topic, work.name, [(job.record.seq, job.lease_id) for job in jobs])
             _answer(claim.done, jobs)
         self._begin_burying(queue, work)
+
+    async def _deal_round(
+        self, states: QueueStates, queue: Queue, work: _Work, claims: Sequence[_Claim], taken: Taken,
+        again: dict[int, Record | None],
+    ) -> list[list[Job]]:  # fmt: skip
+        """Hand out what a claimed queue has for these claims. Nothing awaits before all of it is applied."""
+        try:
+            events = _events_of_taken(queue, taken, again, self._service.now_ms())
+            wanted = _wanted(queue, claims)
+            found = [again.get(seq) for seq in taken.seqs if seq in queue.waiting]
+            records = [each for each in found if each is not None][:wanted]
+            if len(records) < wanted and not taken.is_too_many and work.fits(queue, self._version(queue)):
+                records += _take_fresh(queue, work, wanted - len(records), events)
+            dealt = self._hand_out(queue, claims, records, events)
+            await self._append(states, queue, events)
+        except BaseException:
+            queue.rollback()
+            raise
+        return dealt
 
     def give_back(self, topic: str, name: str, jobs: Sequence[tuple[int, int]]) -> None:
         """Give jobs back whose client has gone, in the background."""
@@ -356,7 +361,7 @@ class Queues:
         from seglog.delivery.queue import Event, Kind
 
         hands: list[list[Record]] = [[] for _ in claims]
-        turns = [index for index, claim in enumerate(claims) if not claim.done.done()]
+        turns = [*range(len(claims))]
         cards = iter(records)
         while turns:
             turns = [index for index in turns if len(hands[index]) < claims[index].most]
@@ -569,6 +574,12 @@ class _Claimed:
     async def __aexit__(self, *_: object) -> None:
         assert self._states is not None  # noqa: S101 - `__aenter__` has set it
         self._states.release(self._key)
+
+
+def _wanted(queue: Queue, claims: Iterable[_Claim]) -> int:
+    """Return how many jobs the claims may get whose clients are there."""
+    is_paused = queue.paused or queue.stuck
+    return 0 if is_paused else min(queue.room, sum(each.most for each in claims if not each.done.done()))
 
 
 def _tell(queue: Queue, events: list[Event], event: Event) -> None:

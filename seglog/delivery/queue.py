@@ -200,11 +200,6 @@ class Queue:
         heads = [each[0][0] for each in (self._deadlines, self._due) if each]
         return min(heads, default=None)
 
-    def has_ready(self, now_ms: int) -> bool:
-        """Return whether a job waits that may be handed out again."""
-        self.sweep(now_ms)
-        return bool(self._ready)
-
     def reason(self, now_ms: int, head_seq: int) -> str | None:
         """Return the one reason why a claim gets no job now; None if it gets one."""
         if self.paused or self.stuck:
@@ -245,11 +240,12 @@ class Queue:
     def take(self, now_ms: int, most: int) -> Taken:
         """Take up to `most` jobs that come again from the ready ones (QUEUE-4). `put_back` undoes that."""
         self.sweep(now_ms)
-        taken, most_dead = Taken([], [], is_too_many=False), self._dead_room(now_ms)
+        taken, most_dead, last = Taken([], [], is_too_many=False), self._dead_room(now_ms), 0
         while self._ready and len(taken.seqs) < most:
             seq = heappop(self._ready)
-            if seq not in self.waiting:
+            if seq == last or self.waiting.get(seq, now_ms + 1) > now_ms:  # twice in the heap, or gone, or later
                 continue
+            last = seq
             if self.deliveries.get(seq, 1) < self.settings.max_deliver:
                 taken.seqs.append(seq)
             elif len(taken.dead) < most_dead:

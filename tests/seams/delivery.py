@@ -82,3 +82,19 @@ def bury_none(queues: Any) -> None:
 
 def append_letter(queues: Any, *letter: Any) -> Any:
     return queues._append_letter(*letter)
+
+
+def hold_reads(queues: Any, gate: Any) -> None:
+    """Let each claim wait for `gate` behind the reads of its round."""
+    read, read_ahead = queues._read, queues._read_ahead
+
+    async def held_read(*given: Any) -> Any:
+        found = await read(*given)
+        await gate.wait()
+        return found
+
+    async def held_read_ahead(*given: Any) -> None:
+        await read_ahead(*given)
+        await gate.wait()
+
+    queues._read, queues._read_ahead = held_read, held_read_ahead
