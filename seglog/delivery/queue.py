@@ -70,6 +70,7 @@ _VERSION = 1
 _RECORD_BYTES = 1024 * 1024
 _DONE_KEPT = 10_000
 _MINUTE_MS = 60_000
+_STATE_FIELDS = ("born_ms", "next_seq", "dead", "lost", "lost_from", "lost_to", "redriven", "paused")
 
 
 class Kind(IntEnum):
@@ -403,8 +404,7 @@ class Queue:
 
     def state_event(self, cursor: Cursor) -> Event:
         """Return the event that begins a snapshot, with the cursor as a record may have it."""
-        names = ("born_ms", "next_seq", "dead", "lost", "lost_from", "lost_to", "redriven", "paused")
-        fields = {name: getattr(self, name) for name in names}
+        fields = {name: getattr(self, name) for name in _STATE_FIELDS}
         fields["dying"] = sorted([seq, letter] for seq, letter in self.dying.items())
         fields["dead_at_ms"] = list(self.dead_at_ms)
         text = json.dumps({"settings": asdict(self.settings), **fields})
@@ -424,11 +424,19 @@ class Queue:
             yield Event(Kind.COUNTED, sorted(seqs), number)
 
     def _restore(self, event: Event) -> None:
-        fields = json.loads(event.text)
+        """Take the fields of a state. Raise `UnreadableState` for one of another version."""
         cursor = self.cursor if not event.data else decode_cursor(event.data, self.cursor.key)
-        self.__init__(cursor, QueueSettings(**fields.pop("settings")))  # type: ignore[misc]
-        self.dying = dict(fields.pop("dying"))
-        self.dead_at_ms = deque(fields.pop("dead_at_ms"))
+        try:
+            fields = json.loads(event.text)
+            settings, dying = QueueSettings(**fields.pop("settings")), dict(fields.pop("dying"))
+            dead_at_ms = deque[int](fields.pop("dead_at_ms"))
+            if fields.keys() != set(_STATE_FIELDS):
+                raise ValueError(f"the fields are {sorted(fields)}")
+        except (ValueError, TypeError, KeyError, AttributeError) as error:
+            text = f"this is no state of a queue of this version: {event.text[:200]} ({error})"
+            raise UnreadableState(text, self.cursor.key) from error
+        self.__init__(cursor, settings)  # type: ignore[misc]
+        self.dying, self.dead_at_ms = dying, dead_at_ms
         for name, value in fields.items():
             setattr(self, name, value)
 

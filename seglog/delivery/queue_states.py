@@ -7,7 +7,8 @@
        all queues go.
 
 QUEUES-1  A change counts for others only once its holder has appended it, because nobody else looks before that. If an
-    append is refused, the queue is what it was.
+    append is refused, the queue is what it was. A log that only follows the topic keeps nothing of it, so that a
+    take-over begins with the newest state.
 QUEUES-2  A queue counts for one topic of one log, as a cursor does (CURSORS-2). If the topic is deleted, or made again,
     the queue has ended. A queue from another directory keeps what it knows of the records that were taken over.
 QUEUES-3  A truncation shows when the queue is next changed, by its epoch, and a snapshot stores it. After a restart
@@ -22,7 +23,7 @@ from __future__ import annotations
 
 import threading
 import weakref
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 
 from seglog.base.errors import Conflict, Corrupt, Missing
 from seglog.delivery.claims import Claims
@@ -50,7 +51,7 @@ class QueueStates(Claims):
         self._unreadable: dict[str, int] = {}
         self._snapshots: dict[str, int] = {}  # the seq of the newest snapshot of each queue
         self._events: dict[str, int] = {}  # since that
-        self._loading = threading.Lock()
+        self._loading = threading.Lock()  # also held from the append of a snapshot until its queue is entered
         self.is_loaded = False
 
     @classmethod
@@ -68,11 +69,15 @@ class QueueStates(Claims):
         report: Callable[[str], None] = lambda _: None,
         cut: Cut = lambda _cursor: None,
     ) -> None:
-        """Apply the events in `records`, once. `cut` is that of `CursorStates.load`."""
+        """Apply the events in `records`, once this log has their topic. Before that, each call takes them anew.
+
+        `cut` is that of `CursorStates.load`.
+        """
         with self._loading:
             if self.is_loaded:
                 return
-            self._queues, self._unreadable = {}, {}
+            is_own = self._log.has_topic(TOPIC)
+            self._queues, self._unreadable, self._snapshots, self._events = {}, {}, {}, {}
             for record in records():
                 self._replay(record, report)
             for queue in self._queues.values():
@@ -80,7 +85,7 @@ class QueueStates(Claims):
                 queue.begin()  # all of it is on the disk
                 if seq is not None:
                     queue.cut(seq, queue.cursor.epoch, queue.cursor.incarnation)
-            self.is_loaded = True
+            self.is_loaded = is_own
 
     def _replay(self, record: Record, report: Callable[[str], None]) -> None:
         key = record.tag or ""
@@ -149,12 +154,12 @@ class QueueStates(Claims):
         queue.begin()
         return queue
 
-    def records(self, queue: Queue, events: Iterable[Event]) -> list[bytes]:
+    def records(self, queue: Queue, events: Sequence[Event]) -> list[bytes]:
         """Return the values that tell these events, which were applied to a claimed queue.
 
-        If the queue was cut, that is a whole snapshot.
+        If the queue was cut, that is a whole snapshot, unless they end the queue.
         """
-        if queue.is_cut:
+        if queue.is_cut and all(event.kind is not Kind.DELETED for event in events):
             events = queue.snapshot(storable(self._log, queue.cursor))
         return records_of(events)
 
@@ -170,11 +175,14 @@ class QueueStates(Claims):
     def put(self, queue: Queue) -> None:
         """Append a snapshot of a claimed queue, durably. Raise what an append raises."""
         values = records_of(queue.snapshot(storable(self._log, queue.cursor)))
-        first_seq = self._log.topic(TOPIC).append(values, tag=queue.key, durability="fsync").start
-        queue.is_cut = False
-        self._queues[queue.key] = queue
-        self._unreadable.pop(queue.key, None)
-        self.appended(queue, 0, first_seq)
+        with self._loading:
+            is_first = not self._log.has_topic(TOPIC)
+            first_seq = self._log.topic(TOPIC).append(values, tag=queue.key, durability="fsync").start
+            queue.is_cut = False
+            self._unreadable.pop(queue.key, None)
+            self.appended(queue, 0, first_seq)
+            self._queues[queue.key] = queue
+            self.is_loaded = self.is_loaded or is_first
 
     def tell(self, queue: Queue, *events: Event) -> None:
         """Apply events to a claimed queue that has begun, and append them, durably. Raise what an append raises."""
@@ -220,8 +228,9 @@ class QueueStates(Claims):
                     self.put(queue)
                     has_new = True
         if has_new and not self._unreadable:
-            needed = [self._snapshots[key] for key in tuple(self._queues)]
-            delete(min(needed, default=topic.head_seq + 1))
+            with self._loading:  # so that a queue in the making has its snapshot in here
+                first_needed = min((self._snapshots[key] for key in tuple(self._queues)), default=topic.head_seq + 1)
+            delete(first_needed)
 
     def sync_jobs(self, queue: Queue) -> None:
         """Make the records durable that the queue's events name, if another shard of the WAL has them. Blocks."""
