@@ -21,15 +21,12 @@ LEASE-3  Each job of a call has its own outcome. If the call has no lease that l
 LEASE-4  Claims of one round share the jobs evenly, up to what each asks for. With a jitter, a round waits so long.
 LEASE-5  Acks never wait for a read: a claim reads its records before its round, so that a store that hangs holds up
     claims alone.
-LEASE-6  If the topic of dead letters takes none, the queue hands out nothing and says why, and each look tries again.
-    Other queues, followers and appends have no part in this.
-LEASE-7  Events count for the tenant's quotas as appended records. Over a quota, claims and acks are refused.
+LEASE-6  Events count for the tenant's quotas as appended records. Over a quota, claims and acks are refused.
 """
 
 from __future__ import annotations
 
 import asyncio
-import json
 import logging
 import secrets
 from collections.abc import Coroutine, Iterable, Sequence
@@ -38,12 +35,13 @@ from dataclasses import field
 from itertools import groupby
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from offload.daemon.dead_letters import DeadLetters
 from offload.daemon.quota import frame_bytes
 from offload.daemon.threads import in_threads
 from offload.errors import Stopping
 from offload.operations.cursor import deletion
 from offload.operations.queue import TOPIC, OnAck, delete_acked, loaded_states
-from seglog import Gap, LogClosed, ProducerBatch, Record
+from seglog import Gap, LogClosed, Record
 from seglog.base.dataclasses import dataclass
 from seglog.errors import LeaseLost, Missing
 
@@ -97,7 +95,7 @@ class _Call:
 
 
 @dataclass(slots=True, eq=False)
-class _Work:
+class Work:
     """What waits for one queue. While there are calls or claims, a task of each kind runs."""
 
     topic: str
@@ -133,15 +131,16 @@ class Queues:
 
     def __init__(self, service: Service) -> None:
         self._service = service
-        self._works: dict[str, _Work] = {}
+        self._works: dict[str, Work] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._deleted_at_ms = service.now_ms()
+        self.dead_letters = DeadLetters(service, self)
 
     def start(self) -> None:
         """Load the queues in the background, if there are any, so that the metrics have them. Keep up with them."""
         self._service.repeat("queues", self._look)
         if self._service.sync.has_topic(TOPIC):
-            self._keep(self._load_early())
+            self.keep(self._load_early())
 
     # ------------------------------------------------------------ calls
 
@@ -198,7 +197,7 @@ class Queues:
         work.calls.append(call)
         if not work.is_settling:
             work.is_settling = True
-            self._keep(self._settle_all(work))
+            self.keep(self._settle_all(work))
         settled = await call.done
         if settled.lost and not settled.done:
             raise LeaseLost(topic, name, settled.lost[0])
@@ -236,12 +235,12 @@ class Queues:
 
     # ------------------------------------------------------------ acks, nacks and extensions
 
-    async def _settle_all(self, work: _Work) -> None:
+    async def _settle_all(self, work: Work) -> None:
         """Write the calls of a queue, as long as there are any: those of a tick together (LEASE-1)."""
         calls: list[_Call] = []
         try:
             while work.calls:
-                async with self._claimed(work) as states:
+                async with self.claimed(work) as states:
                     calls, work.calls = work.calls, []
                     await self._settle_together(states, work, calls)
                 work.wake()
@@ -253,7 +252,7 @@ class Queues:
         finally:
             work.is_settling = False
 
-    async def _settle_together(self, states: QueueStates, work: _Work, calls: Sequence[_Call]) -> None:
+    async def _settle_together(self, states: QueueStates, work: Work, calls: Sequence[_Call]) -> None:
         from seglog.delivery.queue import Event, Kind
 
         queue = states.begin(work.topic, work.name)
@@ -274,18 +273,18 @@ class Queues:
         if acked:
             events.append(Event(Kind.ACKED, sorted(acked)))
             queue.apply(events[-1])
-        await self._append(states, queue, events)
+        await self.append(states, queue, events)
         for call, outcome in zip(calls, outcomes, strict=True):
             _answer(call.done, outcome)
 
     # ------------------------------------------------------------ claims
 
-    def _begin_dealing(self, queue: Queue, work: _Work) -> None:
+    def _begin_dealing(self, queue: Queue, work: Work) -> None:
         if not work.is_dealing:
             work.is_dealing = True
-            self._keep(self._deal_all(work, queue.settings.claim_jitter_ms / 1000))
+            self.keep(self._deal_all(work, queue.settings.claim_jitter_ms / 1000))
 
-    async def _deal_all(self, work: _Work, jitter_s: float) -> None:
+    async def _deal_all(self, work: Work, jitter_s: float) -> None:
         """Serve the claims of a queue, as long as there are any (LEASE-4)."""
         claims: list[_Claim] = []
         try:
@@ -302,17 +301,17 @@ class Queues:
         finally:
             work.is_dealing = False
 
-    async def _deal(self, work: _Work, claims: Sequence[_Claim]) -> None:
+    async def _deal(self, work: Work, claims: Sequence[_Claim]) -> None:
         """Take the jobs of a round, read their records without a claim on the queue (LEASE-5), and hand them out."""
-        async with self._claimed(work) as states:
+        async with self.claimed(work) as states:
             queue = states.begin(work.topic, work.name)
             taken = queue.take(self._service.now_ms(), _wanted(queue, claims))
         try:
-            again = await self._read(work.topic, taken.seqs)
+            again = await self.read(work.topic, taken.seqs)
             count = _wanted(queue, claims) - sum(each is not None for each in again.values())
             if count > 0 and not taken.is_too_many:
                 await self._read_ahead(states, queue, work, count)
-            async with self._claimed(work) as states:
+            async with self.claimed(work) as states:
                 dealt: list[list[Job]] = [[] for _ in claims]
                 if states.begin(work.topic, work.name) is queue:  # else it was deleted, and made again, meanwhile
                     claims = [each for each in claims if not each.done.done()]  # each card has a hand (QUEUE-2)
@@ -323,10 +322,10 @@ class Queues:
             if claim.done.cancelled():
                 self.give_back(work.topic, work.name, [(job.record.seq, job.lease_id) for job in jobs])
             _answer(claim.done, jobs)
-        self._begin_burying(queue, work)
+        self.dead_letters.begin(queue, work)
 
     async def _deal_round(
-        self, states: QueueStates, queue: Queue, work: _Work, claims: Sequence[_Claim], taken: Taken,
+        self, states: QueueStates, queue: Queue, work: Work, claims: Sequence[_Claim], taken: Taken,
         again: dict[int, Record | None],
     ) -> list[list[Job]]:  # fmt: skip
         """Hand out what a claimed queue has for these claims. Nothing awaits before all of it is applied."""
@@ -338,7 +337,7 @@ class Queues:
             if len(records) < wanted and not taken.is_too_many and work.fits(queue, self._version(queue)):
                 records += _take_fresh(queue, work, wanted - len(records), events)
             dealt = self._hand_out(queue, claims, records, events)
-            await self._append(states, queue, events)
+            await self.append(states, queue, events)
         except BaseException:
             queue.rollback()
             raise
@@ -352,7 +351,7 @@ class Queues:
                 await self.nack(topic, name, jobs)
 
         if jobs:
-            self._keep(give())
+            self.keep(give())
 
     def _hand_out(
         self, queue: Queue, claims: Sequence[_Claim], records: Sequence[Record], events: list[Event]
@@ -384,7 +383,7 @@ class Queues:
             dealt.append(jobs)
         return dealt
 
-    async def _read(self, name: str, seqs: Sequence[int]) -> dict[int, Record | None]:
+    async def read(self, name: str, seqs: Sequence[int]) -> dict[int, Record | None]:
         """Return the records of jobs that come again. None is in the place of one that was deleted."""
         if not seqs:
             return {}
@@ -406,7 +405,7 @@ class Queues:
         records: dict[int, Record | None] = await in_threads(self._service.read_threads(topic, min(seqs)), read)
         return records
 
-    async def _read_ahead(self, states: QueueStates, queue: Queue, work: _Work, count: int) -> None:
+    async def _read_ahead(self, states: QueueStates, queue: Queue, work: Work, count: int) -> None:
         """Read the next records that were never handed out, unless so many are there."""
         version, first, last = self._version(queue), queue.next_seq, states.handable_seq(queue)
         topic = self._service.sync.topic(work.topic)
@@ -432,55 +431,9 @@ class Queues:
     def _version(self, queue: Queue) -> object:
         return self._service.sync.topic(queue.cursor.topic).inner.lasting_version
 
-    # ------------------------------------------------------------ dead letters
-
-    def _begin_burying(self, queue: Queue, work: _Work) -> None:
-        if queue.dying and not work.is_burying:
-            work.is_burying = True
-            self._keep(self._bury(queue, work))
-
-    async def _bury(self, queue: Queue, work: _Work) -> None:
-        """Append the letters of dying jobs, in the order of their numbers, and ack the jobs (LEASE-6)."""
-        from seglog.delivery.queue import Event, Kind
-
-        buried, letters = list[int](), queue.settings.dead_letter
-        try:
-            for seq, number in sorted(queue.dying.items(), key=lambda pair: pair[1]):
-                record = (await self._read(work.topic, [seq])).get(seq)
-                if letters is not None and record is not None:
-                    await self._append_letter(queue, letters, record, number)
-                buried.append(seq)
-            queue.stuck = ""
-        except Exception as error:
-            queue.stuck = f"topic {letters} takes no dead letter: {error}"
-            _log.warning("queue %s pauses: %s", work.key, queue.stuck)
-        finally:
-            work.is_burying = False
-        if buried:
-            async with self._claimed(work) as states:
-                states.begin(work.topic, work.name)
-                seqs = sorted(seq for seq in buried if seq in queue.dying)
-                event = Event(Kind.ACKED, seqs)
-                if seqs:
-                    queue.apply(event)
-                    await self._append(states, queue, [event])
-            work.wake()
-
-    async def _append_letter(self, queue: Queue, letters: str, record: Record, number: int) -> None:
-        told = {
-            "queue": queue.key, "seq": record.seq, "deliveries": queue.deliveries.get(record.seq, 1),
-            "reason": "max_deliver", "node": record.node,
-        }  # fmt: skip
-        producer = ProducerBatch(f"queue:{queue.key}", queue.born_ms, number, gaps=True)
-        node, topic = json.dumps(told), self._service.log.topic(letters)
-        await topic.append(
-            [record.value], tag=record.tag, node=node, producer=producer, durability="fsync",
-            unterminated=record.unterminated,
-        )  # fmt: skip
-
     # ------------------------------------------------------------ the log
 
-    async def _append(self, states: QueueStates, queue: Queue, events: Sequence[Event]) -> None:
+    async def append(self, states: QueueStates, queue: Queue, events: Sequence[Event]) -> None:
         """Append the events that were applied, all or none, and let them stand. If that fails, roll back, and raise."""
         from seglog.delivery.queue import Kind
 
@@ -501,17 +454,17 @@ class Queues:
             raise
         states.appended(queue, len(events), seqs.start)
 
-    def _claimed(self, work: _Work) -> _Claimed:
+    def claimed(self, work: Work) -> _Claimed:
         return _Claimed(self, work)
 
-    async def _find(self, topic: str, name: str) -> tuple[Queue, _Work]:
+    async def _find(self, topic: str, name: str) -> tuple[Queue, Work]:
         service, states = self._service, await self.states()
         if service.archive is not None and not service.sync.has_topic(topic):
             await in_threads(service.cold_reads, service.archive.replication.check_not_followed, topic)
         queue = states.find(topic, name)
         work = self._works.get(queue.key)
         if work is None:
-            work = self._works[queue.key] = _Work(topic, name)
+            work = self._works[queue.key] = Work(topic, name)
         return queue, work
 
     async def states(self) -> QueueStates:
@@ -543,7 +496,7 @@ class Queues:
         for queue in states.all():
             if queue.dying:
                 _, work = await self._find(queue.cursor.topic, queue.cursor.name)
-                self._begin_burying(queue, work)
+                self.dead_letters.begin(queue, work)
         now_ms = service.now_ms()
         if service.archive is None and not self._deleted_at_ms <= now_ms < self._deleted_at_ms + _DELETE_MS:
             self._deleted_at_ms = now_ms
@@ -551,7 +504,7 @@ class Queues:
                 if queue.settings.on_ack == OnAck.DELETE:
                     await in_threads(service.local, delete_acked, service.sync, None, queue.cursor.topic)
 
-    def _keep(self, work: Coroutine[Any, Any, None]) -> None:
+    def keep(self, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
@@ -560,7 +513,7 @@ class Queues:
 class _Claimed:
     """The claim on a queue, for an `async with`."""
 
-    def __init__(self, queues: Queues, work: _Work) -> None:
+    def __init__(self, queues: Queues, work: Work) -> None:
         self._queues = queues
         self._key = work.key
         self._states: QueueStates | None = None
@@ -610,7 +563,7 @@ def _events_of_taken(queue: Queue, taken: Taken, again: dict[int, Record | None]
     return events
 
 
-def _take_fresh(queue: Queue, work: _Work, count: int, events: list[Event]) -> list[Record]:
+def _take_fresh(queue: Queue, work: Work, count: int, events: list[Event]) -> list[Record]:
     """Take up to so many records of the page. The seqs before them that have no record are passed over."""
     from seglog.delivery.queue import Event, Kind
 

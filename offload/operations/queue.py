@@ -143,7 +143,8 @@ def create(
             raise Conflict(text, hint=f"`seglog queue set {topic} {name}` changes it")
         states.check_room()
         _check_alone(directory.log, states, topic, on_ack)
-        queue = Queue(Cursor(topic, name, incarnation, epoch, handle.earliest_seq - 1), settings, _now_ms())
+        born_ms = max(_now_ms(), states.newest_born_ms + 1)  # it is the epoch of the letters' producer
+        queue = Queue(Cursor(topic, name, incarnation, epoch, handle.earliest_seq - 1), settings, born_ms)
         states.put(queue)
     return _shown(directory.log, states, queue)
 

@@ -430,14 +430,17 @@ class Queue:
             fields = json.loads(event.text)
             settings, dying = QueueSettings(**fields.pop("settings")), dict(fields.pop("dying"))
             dead_at_ms = deque[int](fields.pop("dead_at_ms"))
-            if fields.keys() != set(_STATE_FIELDS):
-                raise ValueError(f"the fields are {sorted(fields)}")
+            values = [fields.pop(name) for name in _STATE_FIELDS]
         except (ValueError, TypeError, KeyError, AttributeError) as error:
             text = f"this is no state of a queue of this version: {event.text[:200]} ({error})"
             raise UnreadableState(text, self.cursor.key) from error
+        if fields:
+            raise UnreadableState(
+                f"a state of a queue has fields of a later version: {sorted(fields)}", self.cursor.key
+            )
         self.__init__(cursor, settings)  # type: ignore[misc]
         self.dying, self.dead_at_ms = dying, dead_at_ms
-        for name, value in fields.items():
+        for name, value in zip(_STATE_FIELDS, values, strict=True):
             setattr(self, name, value)
 
 

@@ -53,6 +53,7 @@ class QueueStates(Claims):
         self._events: dict[str, int] = {}  # since that
         self._loading = threading.Lock()  # also held from the append of a snapshot until its queue is entered
         self.is_loaded = False
+        self.newest_born_ms = 0  # a queue that is made again is younger, whatever the clock says
 
     @classmethod
     def of(cls, log: Log) -> QueueStates:
@@ -104,6 +105,7 @@ class QueueStates(Claims):
             queue.apply(event)
             self._unreadable.pop(key, None)
             self._snapshots[key], self._events[key] = seq, 0
+            self.newest_born_ms = max(self.newest_born_ms, queue.born_ms)
         elif event.kind is Kind.DELETED:
             self._queues.pop(key, None)
         elif key in self._queues:
@@ -130,6 +132,10 @@ class QueueStates(Claims):
         key = key_of(topic, name)
         queue = self._queues.get(key)
         return key in self._unreadable or (queue is not None and as_of_now(self._log, queue.cursor) is not None)
+
+    def is_current(self, queue: Queue) -> bool:
+        """Return whether this is the queue of its name still."""
+        return self._queues.get(queue.key) is queue and as_of_now(self._log, queue.cursor) is not None
 
     def all(self, topic: str | None = None) -> list[Queue]:
         """Return the queues of a topic, or of all, by their names."""
@@ -182,6 +188,7 @@ class QueueStates(Claims):
             self._unreadable.pop(queue.key, None)
             self.appended(queue, 0, first_seq)
             self._queues[queue.key] = queue
+            self.newest_born_ms = max(self.newest_born_ms, queue.born_ms)
             self.is_loaded = self.is_loaded or is_first
 
     def tell(self, queue: Queue, *events: Event) -> None:

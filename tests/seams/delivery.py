@@ -77,16 +77,12 @@ def deadlines_of(queue: Any) -> Any:
 
 def bury_none(queues: Any) -> None:
     """Let no dead letter be appended until a restart."""
-    queues._begin_burying = lambda *_: None
-
-
-def append_letter(queues: Any, *letter: Any) -> Any:
-    return queues._append_letter(*letter)
+    queues.dead_letters.begin = lambda *_: None
 
 
 def hold_reads(queues: Any, gate: Any) -> None:
     """Let each claim wait for `gate` behind the reads of its round."""
-    read, read_ahead = queues._read, queues._read_ahead
+    read, read_ahead = queues.read, queues._read_ahead
 
     async def held_read(*given: Any) -> Any:
         found = await read(*given)
@@ -97,4 +93,4 @@ def hold_reads(queues: Any, gate: Any) -> None:
         await read_ahead(*given)
         await gate.wait()
 
-    queues._read, queues._read_ahead = held_read, held_read_ahead
+    queues.read, queues._read_ahead = held_read, held_read_ahead

@@ -12,14 +12,14 @@ import pytest
 
 from offload.daemon.threads import in_threads
 from offload.operations.queue import TOPIC, create, delete, delete_acked, list_queues
-from seglog import Topic
+from seglog import DiskFull, Topic
 from seglog.base.errors import Corrupt
-from seglog.delivery.queue import decode_events, encode_event
+from seglog.delivery.queue import Kind, decode_events, encode_event
 from seglog.delivery.queue_states import QueueStates
 from tests.offload.daemon.test_queues import ack, claim, command, ids, nack, seqs, shown, world
 from tests.seams.delivery import hold_reads
 from tests.seams.limits import Limit, set_limit
-from tests.worlds.services import serving
+from tests.worlds.services import serving, until
 
 
 def queue_of(service: Any) -> Any:
@@ -159,5 +159,109 @@ def test_a_state_of_a_later_version_makes_its_queue_unknown_and_stops_no_offload
             with pytest.raises(Corrupt, match="the state of the queue orders/billing is unknown"):
                 await claim(service)
             assert await in_threads(service.local, delete_acked, service.sync, None, "orders") == 0
+
+    asyncio.run(run())
+
+
+def refuse_acks_of_letters(service: Any, refusals: list[bool]) -> None:
+    """Let the first acks of buried jobs fail, one per item."""
+    append = service.queues.append
+
+    async def failing(states: Any, queue: Any, events: Any) -> None:
+        if refusals and [event.kind for event in events] == [Kind.ACKED]:
+            refusals.pop()
+            queue.rollback()
+            raise DiskFull("the disk is full")
+        await append(states, queue, events)
+
+    service.queues.append = failing
+
+
+def test_many_letters_whose_ack_fails_once_are_there_once(tmp_path: Path) -> None:
+    async def run() -> None:
+        async with world(tmp_path, records=8, max_deliver=1, dead_letter="dead") as service:
+            await nack(service, *await claim(service, 8))
+            refusals = [True]
+            refuse_acks_of_letters(service, refusals)
+            assert await claim(service, 8) == []
+            queue = queue_of(service)
+            await until(lambda: not queue.dying, "the acks of the letters")
+            assert (refusals, queue.stuck, queue.cursor.floor) == ([], "", 8)
+            assert [letter.value for letter in service.sync.topic("dead").read()] == [b"%d" % n for n in range(1, 9)]
+
+    asyncio.run(run())
+
+
+def slow_letters(service: Any, meanwhile: Any) -> None:
+    """Let something happen while the first letter is on its way."""
+    append, begun = service.queues.dead_letters.append, list[bool]()
+
+    async def slow(*letter: Any) -> None:
+        await append(*letter)
+        if not begun:
+            begun.append(True)
+            await meanwhile()
+
+    service.queues.dead_letters.append = slow
+
+
+def test_a_queue_that_is_made_again_while_a_letter_is_on_its_way_loses_no_job(tmp_path: Path) -> None:
+    async def run() -> None:
+        async with world(tmp_path, records=3, max_deliver=1, dead_letter="dead") as service:
+            await nack(service, *await claim(service, 3))
+            done = asyncio.Event()
+
+            async def make_again() -> None:
+                await command(service, delete, "orders", "billing")
+                await command(service, create, "orders", "billing", dead_letter="dead", max_deliver=1)
+                done.set()
+
+            slow_letters(service, make_again)
+            assert await claim(service, 3) == []
+            await done.wait()
+            await asyncio.sleep(0.2)
+            assert queue_of(service).cursor.floor == 0
+        async with serving(tmp_path / "d", "") as service:
+            assert seqs(await claim(service, 9)) == [1, 2, 3]
+            assert service.sync.topic("dead").head_seq == 1, "the others never died in this queue"
+
+    asyncio.run(run())
+
+
+def test_a_truncation_while_letters_are_on_their_way_makes_no_letter_of_a_new_record(tmp_path: Path) -> None:
+    async def run() -> None:
+        async with world(tmp_path, records=3, max_deliver=1, dead_letter="dead") as service:
+            await nack(service, *await claim(service, 3))
+            done = asyncio.Event()
+
+            async def truncate() -> None:
+                service.sync.topic("orders").truncate(2)
+                await service.log.topic("orders").append([b"new 2", b"new 3"])
+                done.set()
+
+            slow_letters(service, truncate)
+            assert await claim(service, 3) == []
+            await done.wait()
+            assert [job.record.value for job in await claim(service, 9, 10)] == [b"new 2", b"new 3"]
+            assert [letter.value for letter in service.sync.topic("dead").read()] == [b"1"]
+
+    asyncio.run(run())
+
+
+def test_a_queue_that_is_made_again_has_letters_of_its_own_whatever_the_clock_says(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def run() -> None:
+        options = {"max_deliver": 1, "dead_letter": "dead"}
+        async with world(tmp_path, records=1, **options) as service:
+            for _ in range(2):
+                await nack(service, *await claim(service))
+                assert await claim(service) == []
+                queue = queue_of(service)
+                await until(lambda queue=queue: not queue.dying, "the letter")
+                await command(service, delete, "orders", "billing")
+                monkeypatch.setattr("offload.operations.queue._now_ms", lambda: 1_000)
+                await command(service, create, "orders", "billing", **options)
+            assert service.sync.topic("dead").head_seq == 2
 
     asyncio.run(run())

@@ -36,7 +36,7 @@ from seglog import AppendsHeld, LeaseLost, NoSuchTopic, TopicConfig
 from seglog.base.errors import Conflict, Corrupt, Missing
 from seglog.delivery.queue_states import QueueStates
 from tests.offload.daemon.live_answers import listening
-from tests.seams.delivery import append_letter, bury_none
+from tests.seams.delivery import bury_none
 from tests.seams.limits import Limit, set_limit
 from tests.worlds.asgi import asked
 from tests.worlds.clock import HandClock
@@ -357,7 +357,7 @@ def test_a_crash_between_the_letter_and_its_ack_leaves_one_letter(tmp_path: Path
             queue = QueueStates.of(service.sync).find("orders", "billing")
             assert queue.dying == {1: 0}
             [record] = service.sync.topic("orders").read()
-            await append_letter(service.queues, queue, "dead", record, 0)
+            await service.queues.dead_letters.append(queue, "dead", record, 0)
         async with serving(tmp_path / "d", "") as service:
             await service.queues.states()
             queue = QueueStates.of(service.sync).find("orders", "billing")
