@@ -91,6 +91,7 @@ class _Call:
     kind: int
     jobs: Sequence[tuple[int, int]]
     until_ms: int
+    is_unseen: bool
     done: asyncio.Future[Settled]
 
 
@@ -138,6 +139,13 @@ class Queues:
 
     def start(self) -> None:
         """Load the queues in the background, if there are any, so that the metrics have them. Keep up with them."""
+        loop = asyncio.get_running_loop()
+
+        def tell() -> None:
+            with suppress(RuntimeError):  # the loop is closed already
+                loop.call_soon_threadsafe(self._stop)
+
+        self._service.stopping.listen(tell)
         self._service.repeat("queues", self._look)
         if self._service.sync.has_topic(TOPIC):
             self.keep(self._load_early())
@@ -175,12 +183,14 @@ class Queues:
 
         return await self._settle(topic, name, Kind.ACKED, jobs)
 
-    async def nack(self, topic: str, name: str, jobs: Sequence[tuple[int, int]], delay_ms: int = 0) -> Settled:
+    async def nack(
+        self, topic: str, name: str, jobs: Sequence[tuple[int, int]], delay_ms: int = 0, *, is_unseen: bool = False
+    ) -> Settled:
         """Give jobs back, to be due after a delay. Raise as `ack` does."""
         from seglog.delivery.queue import Kind
 
         until_ms = self._service.now_ms() + delay_ms if delay_ms else 0
-        return await self._settle(topic, name, Kind.RELEASED, jobs, until_ms)
+        return await self._settle(topic, name, Kind.RELEASED, jobs, until_ms, is_unseen=is_unseen)
 
     async def extend(self, topic: str, name: str, jobs: Sequence[tuple[int, int]]) -> Settled:
         """Let the leases of jobs begin anew. Raise as `ack` does."""
@@ -190,10 +200,11 @@ class Queues:
         return await self._settle(topic, name, Kind.EXTENDED, jobs, self._service.now_ms() + queue.settings.lease_ms)
 
     async def _settle(
-        self, topic: str, name: str, kind: int, jobs: Sequence[tuple[int, int]], until_ms: int = 0
-    ) -> Settled:
+        self, topic: str, name: str, kind: int, jobs: Sequence[tuple[int, int]], until_ms: int = 0, *,
+        is_unseen: bool = False,
+    ) -> Settled:  # fmt: skip
         _, work = await self._find(topic, name)
-        call = _Call(kind, jobs, until_ms, asyncio.get_running_loop().create_future())
+        call = _Call(kind, jobs, until_ms, is_unseen, asyncio.get_running_loop().create_future())
         work.calls.append(call)
         if not work.is_settling:
             work.is_settling = True
@@ -209,10 +220,19 @@ class Queues:
         changed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         work.waiting.add(changed)
         try:
+            due_ms = queue.next_ms()  # then leases are over, which nobody tells (QUEUE-3)
+            if due_ms is not None:
+                within_s = min(within_s, max(0.0, (due_ms - self._service.now_ms()) / 1000) + 0.001)
             await asyncio.wait({changed}, timeout=within_s)
+            if self._service.stopping.is_set():
+                raise Stopping
         finally:
             work.waiting.discard(changed)
         return queue
+
+    def _stop(self) -> None:
+        for work in self._works.values():
+            work.wake()
 
     async def _wait_for_job(
         self, queue: Queue, changed: asyncio.Future[None], behind: tuple[int, int], left_s: float
@@ -264,7 +284,7 @@ class Queues:
             if is_ack:
                 acked |= mine
             elif mine:
-                event = Event(Kind(call.kind), sorted(mine), until_ms=call.until_ms)
+                event = Event(Kind(call.kind), sorted(mine), int(call.is_unseen), until_ms=call.until_ms)
                 queue.apply(event)
                 events.append(event)
             done, seqs = mine | again, dict.fromkeys(seq for seq, _ in call.jobs)
@@ -320,7 +340,7 @@ class Queues:
             queue.put_back(seq for seq in (*taken.seqs, *taken.dead) if seq in queue.waiting)
         for claim, jobs in zip(claims, dealt, strict=True):
             if claim.done.cancelled():
-                self.give_back(work.topic, work.name, [(job.record.seq, job.lease_id) for job in jobs])
+                self.give_back(work.topic, work.name, [(job.record.seq, job.lease_id) for job in jobs], is_unseen=True)
             _answer(claim.done, jobs)
         self.dead_letters.begin(queue, work)
 
@@ -343,12 +363,12 @@ class Queues:
             raise
         return dealt
 
-    def give_back(self, topic: str, name: str, jobs: Sequence[tuple[int, int]]) -> None:
-        """Give jobs back whose client has gone, in the background."""
+    def give_back(self, topic: str, name: str, jobs: Sequence[tuple[int, int]], *, is_unseen: bool = False) -> None:
+        """Give jobs back whose client has gone, in the background. If it never saw them, that is no delivery."""
 
         async def give() -> None:
             with suppress(LeaseLost, Stopping, LogClosed, Missing):
-                await self.nack(topic, name, jobs)
+                await self.nack(topic, name, jobs, is_unseen=is_unseen)
 
         if jobs:
             self.keep(give())

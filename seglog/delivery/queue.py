@@ -22,7 +22,7 @@ A record is one event or more, each little-endian:
     2   claimed   a client got the jobs                     the lease's id    deadline  the client     seqs
     3   extended  their leases hold longer                  -                 deadline  -              seqs
     4   acked     the jobs are done                         -                 -         -              seqs
-    5   released  the jobs wait for their next delivery     -                 due time  -              seqs
+    5   released  the jobs wait for their next delivery     1 if none got it  due time  -              seqs
     6   dead      they were delivered too often             the first letter  -         the reason     seqs
     7   passed    no record is there                        1 if evicted      -         -              seqs
     8   paused    no more jobs; without a text: go on       -                 -         the reason     none
@@ -185,6 +185,10 @@ class Queue:
         lease = self.jobs.get(seq)
         return lease is not None and lease.id == lease_id
 
+    def holds(self, seq: int, lease_id: int, now_ms: int) -> bool:
+        """Return whether the job belongs to that lease, and nobody may take it back yet."""
+        return self.has(seq, lease_id) and self.jobs[seq].deadline_ms > now_ms
+
     def was_acked(self, seq: int, lease_id: int) -> bool:
         """Return whether an ack with that lease counted lately, so that this one repeats it."""
         return self._done.get(seq) == lease_id
@@ -317,6 +321,8 @@ class Queue:
                 for seq in seqs:
                     self.jobs.pop(seq, None)
                     self.waiting[seq] = event.until_ms
+                    if event.number:
+                        self.deliveries[seq] = self.deliveries.get(seq, 1) - 1
                     if self._is_indexed:
                         heappush(self._due, (event.until_ms, seq))
             case Kind.DEAD:

@@ -166,7 +166,7 @@ class QueueStates(Claims):
         If the queue was cut, that is a whole snapshot, unless they end the queue.
         """
         if queue.is_cut and all(event.kind is not Kind.DELETED for event in events):
-            events = queue.snapshot(storable(self._log, queue.cursor))
+            return records_of(queue.snapshot(storable(self._log, queue.cursor)))
         return records_of(events)
 
     def appended(self, queue: Queue, events: int, first_seq: int) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from offload.daemon import serving as daemon_serving
+from offload.daemon.http import queues as queues_http
 from offload.daemon.http import websocket
 
 Session = websocket._Session
@@ -94,3 +95,7 @@ def hold_reads(queues: Any, gate: Any) -> None:
         await gate.wait()
 
     queues.read, queues._read_ahead = held_read, held_read_ahead
+
+
+def work_events(service: Any, *given: Any) -> Any:
+    return queues_http._Queues(service)._events(*given)

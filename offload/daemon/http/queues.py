@@ -149,6 +149,7 @@ def queue_routes(service: Service) -> list[api.RoledRoute]:
 class _Queues:
     def __init__(self, service: Service) -> None:
         self._queues = service.queues
+        self._now_ms = service.now_ms
 
     async def claim(self, request: Request) -> Response:
         query_of(request)
@@ -205,7 +206,7 @@ class _Queues:
                     mine |= {job.record.seq: job.lease_id for job in jobs}
                     yield "".join(f"event: job\ndata: {_job_text(job)}\n\n" for job in jobs).encode() or KEEP_ALIVE
                 queue = await self._queues.changed(topic, name, _ALIVE_S if len(mine) >= most else 0)
-                mine = {seq: lease_id for seq, lease_id in mine.items() if queue.has(seq, lease_id)}
+                mine = {seq: lease_id for seq, lease_id in mine.items() if queue.holds(seq, lease_id, self._now_ms())}
                 if len(mine) >= most:
                     yield KEEP_ALIVE
         except (Stopping, LogClosed):

@@ -17,7 +17,7 @@ from seglog.base.errors import Corrupt
 from seglog.delivery.queue import Kind, decode_events, encode_event
 from seglog.delivery.queue_states import QueueStates
 from tests.offload.daemon.test_queues import ack, claim, command, ids, nack, seqs, shown, world
-from tests.seams.delivery import hold_reads
+from tests.seams.delivery import hold_reads, work_events
 from tests.seams.limits import Limit, set_limit
 from tests.worlds.services import serving, until
 
@@ -263,5 +263,62 @@ def test_a_queue_that_is_made_again_has_letters_of_its_own_whatever_the_clock_sa
                 monkeypatch.setattr("offload.operations.queue._now_ms", lambda: 1_000)
                 await command(service, create, "orders", "billing", **options)
             assert service.sync.topic("dead").head_seq == 2
+
+    asyncio.run(run())
+
+
+def events_of(service: Any, most: int = 1) -> Any:
+    return work_events(service, "orders", "billing", most, "ada")
+
+
+def test_a_stream_of_work_goes_on_when_its_worker_dropped_a_job(tmp_path: Path) -> None:
+    async def run() -> None:
+        async with world(tmp_path, records=3, lease="200ms") as service:
+            events, got = events_of(service), list[bytes]()
+            async with asyncio.timeout(10):
+                while len(got) < 2:
+                    event = await anext(events)
+                    got += [event] if event.startswith(b"event: job") else []
+            assert b'"deliveries": 2' in got[1], "its own lease is over, so it gets the job again"
+            await events.aclose()
+
+    asyncio.run(run())
+
+
+def test_a_full_stream_of_work_ends_with_the_daemon(tmp_path: Path) -> None:
+    async def run() -> None:
+        async with world(tmp_path, records=3) as service:
+            events = events_of(service)
+            for _ in range(2):
+                await anext(events)
+            last = asyncio.create_task(anext(events))
+            await asyncio.sleep(0.05)
+            service.stopping.set()
+            async with asyncio.timeout(5):
+                assert b"stopping" in await last
+
+    asyncio.run(run())
+
+
+def test_a_claim_whose_client_never_saw_its_jobs_is_no_delivery(tmp_path: Path) -> None:
+    async def run() -> None:
+        async with world(tmp_path, records=2, max_deliver=2) as service:
+            append = service.queues.append
+            for _ in range(3):
+                gone = asyncio.create_task(claim(service, 2))
+
+                async def leave(*given: Any, gone: asyncio.Task[Any] = gone) -> None:
+                    gone.cancel()
+                    await append(*given)
+
+                service.queues.append = leave  # type: ignore[method-assign]
+                await asyncio.wait({gone})
+                queue = queue_of(service)
+                await until(lambda queue=queue: bool(queue.waiting), "the jobs are back")
+                service.queues.append = append  # type: ignore[method-assign]
+            assert [job.deliveries for job in await claim(service, 2)] == [1, 1]
+        async with serving(tmp_path / "d", "") as service:
+            await service.queues.states()
+            assert queue_of(service).deliveries == {1: 1, 2: 1}
 
     asyncio.run(run())
