@@ -239,7 +239,7 @@ class Queues:
     ) -> None:
         """Wait for a new record behind that place, a call that changes the queue, or the time when a job is due."""
         service, due_ms = self._service, queue.next_ms()
-        if queue.paused or queue.stuck:  # a command may end that, which wakes nobody
+        if queue.paused or queue.stuck or not queue.room:  # a command may end that, which wakes nobody
             left_s = min(left_s, _PAUSED_S)
         if due_ms is not None:
             left_s = min(left_s, max(0.0, (due_ms - service.now_ms()) / 1000) + 0.001)

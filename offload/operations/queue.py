@@ -27,6 +27,9 @@ if TYPE_CHECKING:
 TOPIC = "_seglog.queues"
 """The topic of their events, here so that a look for it imports no bitmap."""
 Name = Annotated[str, About("The queue.")]
+_LONGEST_LEASE_MS = 7 * 24 * 3600 * 1000
+_LONGEST_JITTER_MS = 10_000
+_MOST_COUNTED = 1_000_000
 _log = logger("seglog.daemon")
 
 
@@ -198,12 +201,13 @@ def set_queue(
         if resume:
             states.tell(queue, Event(Kind.PAUSED))
         if changes:
-            before = queue.settings
-            queue.settings = replace(before, **changes)
+            queue.settings, before = replace(queue.settings, **changes), queue.settings
+            if queue.settings.dead_letter != before.dead_letter:
+                queue.redriven = 0  # it is a seq of the former topic
             try:
                 states.put(queue)
             except BaseException:
-                queue.settings = before
+                queue.rollback()
                 raise
     return _shown(directory.log, states, queue)
 
@@ -239,8 +243,8 @@ def redrive(
     _own_topic(directory, topic)
     handle = _own_topic(directory, target)
     states = loaded_states(directory.log, directory.maybe_archive)
-    with states.claimed(f"{topic}/{name}"):
-        queue = states.begin(topic, name)
+    with states.claimed(f"redrive {topic}/{name}"):  # not the queue: its claims and acks go on meanwhile
+        queue = states.find(topic, name)
         letters = queue.settings.dead_letter
         if letters is None:
             text = f"the queue {queue.key} has no topic of dead letters"
@@ -248,21 +252,25 @@ def redrive(
         source, redriven = directory.log.topic(letters), 0
         head_seq = source.head_seq
         for letter in source.read(queue.redriven + 1, head_seq, gaps=True) if source.exists else ():
-            redriven += _redrive(handle, queue, letter)
+            redriven += _redrive(handle, queue, letters, letter)
         if redriven:
             handle.inner.sync()
-        if head_seq > queue.redriven:
-            states.tell(queue, Event(Kind.REDRIVEN, number=head_seq))
+        with states.claimed(queue.key):
+            if states.begin(topic, name) is not queue or queue.settings.dead_letter != letters:
+                text = f"the queue {queue.key} was made again, or has another topic of dead letters"
+                raise Conflict(text, hint="ask again: a letter that went already does not go twice")
+            if head_seq > queue.redriven:
+                states.tell(queue, Event(Kind.REDRIVEN, number=head_seq))
     return Redriven(topic, name, target, redriven, head_seq)
 
 
-def _redrive(target: Topic, queue: Queue, letter: Any) -> bool:
+def _redrive(target: Topic, queue: Queue, letters: str, letter: Any) -> bool:
     """Append a letter of the queue again, unless an interrupted call did. Return whether it is one."""
     from seglog import BatchForgotten, ProducerBatch, Record
 
     if not isinstance(letter, Record) or (told := letter_of(letter)) is None or told["queue"] != queue.key:
         return False
-    producer = ProducerBatch(f"redrive:{queue.key}", queue.born_ms, letter.seq, gaps=True)
+    producer = ProducerBatch(f"redrive:{queue.key}:{letters}", queue.born_ms, letter.seq, gaps=True)
     try:
         target.append(
             [letter.value], tag=letter.tag, node=told["node"], producer=producer, durability="memory",
@@ -381,6 +389,15 @@ def _changes(
     changes = {name: value for name, value in changes.items() if value is not None}
     if lease is not None:
         changes["lease_ms"] = parse_span_ms("--lease", lease)
+        if not 1 <= changes["lease_ms"] <= _LONGEST_LEASE_MS:
+            raise Misuse("--lease is from 1ms to 7d: a worker that needs longer extends its lease")
+    for option, name, most in (
+        ("--max-deliver", "max_deliver", _MOST_COUNTED),
+        ("--max-dead-per-minute", "max_dead_per_minute", _MOST_COUNTED),
+        ("--claim-jitter-ms", "claim_jitter_ms", _LONGEST_JITTER_MS),
+    ):
+        if changes.get(name, 0) > most:
+            raise Misuse(f"{option} is at most {most:,}")
     if max_in_flight is not None:
         changes["max_in_flight"] = parse_count(max_in_flight)
     if dead_letter is not None:

@@ -227,8 +227,8 @@ def _worker(request: Request, given: object) -> str:
     """Return the name of the worker: what it says, or else its host."""
     if given is None:
         return request.client.host if request.client else ""
-    if not isinstance(given, str) or len(given) > _WORKER_MAX:
-        raise InvalidOption("worker", f"must be a text of at most {_WORKER_MAX} characters")
+    if not isinstance(given, str) or len(given) > _WORKER_MAX or not given.isprintable():
+        raise InvalidOption("worker", f"must be a text of at most {_WORKER_MAX} characters that print")
     return given
 
 

@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 
 from offload.daemon.threads import in_threads
-from offload.operations.queue import TOPIC, create, delete, delete_acked, list_queues
+from offload.errors import Misuse
+from offload.operations.queue import TOPIC, create, delete, delete_acked, list_queues, redrive, set_queue
 from seglog import DiskFull, Topic
 from seglog.base.errors import Corrupt
 from seglog.delivery.queue import Kind, decode_events, encode_event
@@ -320,5 +321,74 @@ def test_a_claim_whose_client_never_saw_its_jobs_is_no_delivery(tmp_path: Path) 
         async with serving(tmp_path / "d", "") as service:
             await service.queues.states()
             assert queue_of(service).deliveries == {1: 1, 2: 1}
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize("options", [{"lease": "8d"}, {"claim_jitter_ms": 10**12}, {"max_deliver": 10**30}])
+def test_a_setting_that_no_claim_survives_is_refused(tmp_path: Path, options: dict[str, Any]) -> None:
+    async def run() -> None:
+        async with world(tmp_path) as service:
+            with pytest.raises(Misuse, match=next(iter(options)).replace("_", "-")):
+                await command(service, set_queue, "orders", "billing", **options)
+            assert seqs(await claim(service)) == [1]
+
+    asyncio.run(run())
+
+
+def test_letters_of_another_topic_are_redriven_too_and_none_twice(tmp_path: Path) -> None:
+    async def run() -> None:
+        async with world(tmp_path, records=4, max_deliver=1, dead_letter="one") as service:
+            queue = queue_of(service)
+            service.sync.create_topic("copy")
+            jobs = await claim(service, 2)
+            for letters, redriven in (("one", 2), ("two", 2), ("one", 0)):
+                await command(service, set_queue, "orders", "billing", dead_letter=letters)
+                if redriven:
+                    await nack(service, *jobs)
+                    jobs = await claim(service, 2)
+                    await until(lambda: not queue.dying and not queue.waiting, "the letters")
+                await command(service, redrive, "orders", "billing", "copy")
+            copied = [record.value for record in service.sync.topic("copy").read()]
+            assert len(copied) == len(set(copied)) == 4
+
+    asyncio.run(run())
+
+
+def test_a_redrive_holds_up_no_ack(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def run() -> None:
+        async with world(tmp_path, records=3, max_deliver=1, dead_letter="dead") as service:
+            await nack(service, *await claim(service))
+            jobs, queue = await claim(service, 2), queue_of(service)
+            await until(lambda: queue.dead == 1 and not queue.dying, "the letter")
+            go, append = threading.Event(), Topic.append
+
+            def slow(topic: Topic, values: Any, **named: Any) -> Any:
+                if topic.name == "copy":
+                    go.wait(30)
+                return append(topic, values, **named)
+
+            monkeypatch.setattr(Topic, "append", slow)
+            service.sync.create_topic("copy")
+            redriving = asyncio.create_task(command(service, redrive, "orders", "billing", "copy"))
+            await asyncio.sleep(0.1)
+            async with asyncio.timeout(10):
+                assert (await ack(service, *jobs)).done == [2, 3]
+            assert not redriving.done()
+            go.set()
+            assert (await redriving).letters == 1
+
+    asyncio.run(run())
+
+
+def test_a_waiting_claim_gets_its_job_soon_after_the_bound_in_flight_is_lifted(tmp_path: Path) -> None:
+    async def run() -> None:
+        async with world(tmp_path, records=3, max_in_flight="1") as service:
+            await claim(service)
+            waiting = asyncio.create_task(claim(service, wait_s=25))
+            await asyncio.sleep(0.05)
+            await command(service, set_queue, "orders", "billing", max_in_flight="none")
+            async with asyncio.timeout(8):
+                assert seqs(await waiting) == [2]
 
     asyncio.run(run())

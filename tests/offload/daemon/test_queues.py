@@ -567,7 +567,8 @@ def test_the_routes_claim_ack_and_refuse(tmp_path: Path) -> None:
             assert (status, answer) == (200, {"done": [2], "lost": []})
             for path, body in (
                 ("claims", {"max": 0}), ("claims", {"max": True}), ("claims", {"wait_s": 99}), ("claims", {"other": 1}),
-                ("claims", {"worker": "x" * 200}), ("acks", {}), ("acks", {"jobs": []}), ("acks", {"jobs": [{}]}),
+                ("claims", {"worker": "x" * 200}), ("claims", {"worker": "\ud800"}),
+                ("claims", {"worker": "a\nb"}), ("acks", {}), ("acks", {"jobs": []}), ("acks", {"jobs": [{}]}),
                 ("acks", {"jobs": [{"seq": 1, "lease_id": 7}]}), ("acks", {"jobs": [{**job, "seq": 0}]}),
                 ("nacks", {"jobs": [job], "delay_ms": -1}), ("acks", {"jobs": [job], "delay_ms": 1}),
             ):  # fmt: skip
