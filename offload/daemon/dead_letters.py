@@ -71,7 +71,7 @@ class DeadLetters:
         states, letters = await self._queues.states(), queue.settings.dead_letter
         topic = self._service.sync.get_topic(work.topic)
         for seq, number in sorted(queue.dying.items(), key=lambda pair: pair[1]):
-            record = (await self._queues.read(work.topic, [seq])).get(seq)
+            record = (await work.records.read([seq]))[0].get(seq)
             is_cut = topic.epoch != queue.cursor.epoch or queue.dying.get(seq) != number
             if is_cut or not states.is_current(queue):  # nothing awaits between this and the append (LETTER-3)
                 return

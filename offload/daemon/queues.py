@@ -32,27 +32,26 @@ import secrets
 from collections.abc import Coroutine, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import field
-from itertools import groupby
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from offload.daemon.dead_letters import DeadLetters
+from offload.daemon.job_records import JobRecords
 from offload.daemon.quota import frame_bytes
 from offload.daemon.threads import in_threads
 from offload.errors import Stopping
 from offload.operations.cursor import deletion
 from offload.operations.queue import TOPIC, OnAck, delete_acked, loaded_states
-from seglog import Gap, LogClosed, Record
+from seglog import LogClosed
 from seglog.base.dataclasses import dataclass
 from seglog.errors import LeaseLost, Missing
 
 if TYPE_CHECKING:
     from offload.daemon.service import Service
+    from seglog import Record
     from seglog.delivery.queue import Event, Queue, Taken
     from seglog.delivery.queue_states import QueueStates
 
 _log = logging.getLogger("seglog.daemon")
-_PAGE_RECORDS = 1000
-_PAGE_BYTES = 1024 * 1024
 _DELETE_MS = 60_000
 _PAUSED_S = 1.0
 _T = TypeVar("_T")
@@ -101,16 +100,13 @@ class Work:
 
     topic: str
     name: str
+    records: JobRecords
     calls: list[_Call] = field(default_factory=list[_Call])
     claims: list[_Claim] = field(default_factory=list[_Claim])
     is_settling: bool = False
     is_dealing: bool = False
     is_burying: bool = False
     waiting: set[asyncio.Future[None]] = field(default_factory=set["asyncio.Future[None]"])
-    page: list[Record | Gap] = field(default_factory=list[Record | Gap])  # read ahead, the next one last
-    page_next: int = 0
-    page_end: int = 0
-    page_version: object = None
 
     def wake(self) -> None:
         """Let the claims that wait look again."""
@@ -121,10 +117,6 @@ class Work:
     @property
     def key(self) -> str:
         return f"{self.topic}/{self.name}"
-
-    def fits(self, queue: Queue, version: object) -> bool:
-        """Return whether the page has what the queue hands out next. A rollback, a delete and a cut change that."""
-        return self.page_version == version and self.page_next == queue.next_seq
 
 
 class Queues:
@@ -327,21 +319,27 @@ class Queues:
             queue = states.begin(work.topic, work.name)
             taken = queue.take(self._service.now_ms(), _wanted(queue, claims))
         try:
-            again = await self.read(work.topic, taken.seqs)
+            again, last = await work.records.read(taken.seqs)
+            here = taken._replace(seqs=[seq for seq in taken.seqs if seq <= last])
             count = _wanted(queue, claims) - sum(each is not None for each in again.values())
-            if count > 0 and not taken.is_too_many:
-                await self._read_ahead(states, queue, work, count)
+            if count > 0 and not taken.is_too_many and here == taken:
+                await work.records.read_ahead(states, queue, count)
             async with self.claimed(work) as states:
                 dealt: list[list[Job]] = [[] for _ in claims]
                 if states.begin(work.topic, work.name) is queue:  # else it was deleted, and made again, meanwhile
                     claims = [each for each in claims if not each.done.done()]  # each card has a hand (QUEUE-2)
-                    dealt = await self._deal_round(states, queue, work, claims, taken, again)
+                    dealt = await self._deal_round(states, queue, work, claims, here, again)
         finally:
-            queue.put_back(seq for seq in (*taken.seqs, *taken.dead) if seq in queue.waiting)
+            rest = [seq for seq in (*taken.seqs, *taken.dead) if seq in queue.waiting]
+            queue.put_back(rest)
+            if rest:
+                work.wake()  # a claim that waits may have them
         for claim, jobs in zip(claims, dealt, strict=True):
             if claim.done.cancelled():
                 self.give_back(work.topic, work.name, [(job.record.seq, job.lease_id) for job in jobs], is_unseen=True)
             _answer(claim.done, jobs)
+        if any(dealt) and not all(dealt) and queue.next_seq <= states.handable_seq(queue):
+            work.wake()  # a page has a bound of bytes, so who got nothing asks again
         self.dead_letters.begin(queue, work)
 
     async def _deal_round(
@@ -354,8 +352,8 @@ class Queues:
             wanted = _wanted(queue, claims)
             found = [again.get(seq) for seq in taken.seqs if seq in queue.waiting]
             records = [each for each in found if each is not None][:wanted]
-            if len(records) < wanted and not taken.is_too_many and work.fits(queue, self._version(queue)):
-                records += _take_fresh(queue, work, wanted - len(records), events)
+            if len(records) < wanted and not taken.is_too_many and work.records.fits(queue):
+                records += work.records.take(queue, wanted - len(records), events)
             dealt = self._hand_out(queue, claims, records, events)
             await self.append(states, queue, events)
         except BaseException:
@@ -403,54 +401,6 @@ class Queues:
             dealt.append(jobs)
         return dealt
 
-    async def read(self, name: str, seqs: Sequence[int]) -> dict[int, Record | None]:
-        """Return the records of jobs that come again. None is in the place of one that was deleted."""
-        if not seqs:
-            return {}
-        topic = self._service.sync.topic(name)
-
-        def read() -> dict[int, Record | None]:
-            found: dict[int, Record | None] = {}
-            for _, group in groupby(enumerate(sorted(seqs)), key=lambda pair: pair[1] - pair[0]):
-                run = [seq for _, seq in group]
-                found |= dict.fromkeys(run)
-                for item in topic.read(run[0], run[-1], gaps=True):
-                    if isinstance(item, Record):
-                        found[item.seq] = item
-                    else:
-                        for seq in range(max(run[0], item.gap_from), min(run[-1], item.gap_to) + 1):
-                            del found[seq]
-            return found
-
-        records: dict[int, Record | None] = await in_threads(self._service.read_threads(topic, min(seqs)), read)
-        return records
-
-    async def _read_ahead(self, states: QueueStates, queue: Queue, work: Work, count: int) -> None:
-        """Read the next records that were never handed out, unless so many are there."""
-        version, first, last = self._version(queue), queue.next_seq, states.handable_seq(queue)
-        topic = self._service.sync.topic(work.topic)
-        if not work.fits(queue, version):
-            work.page, work.page_next, work.page_end, work.page_version = [], first, first, version
-        first = work.page_end
-        if len(work.page) >= count or first > last:
-            return
-        last = min(last, first + 2**32 - 2)  # the set of an event has 32 bits
-
-        def read() -> tuple[list[Record | Gap], int]:
-            items, size_bytes = list[Record | Gap](), 0
-            for item in topic.read(first, last, gaps=True):
-                items.append(item)
-                size_bytes += len(item.value) if isinstance(item, Record) else 0
-                if len(items) == _PAGE_RECORDS or size_bytes >= _PAGE_BYTES:
-                    return items, (item.seq if isinstance(item, Record) else item.gap_to) + 1
-            return items, last + 1
-
-        items, work.page_end = await in_threads(self._service.read_threads(topic, first), read)
-        work.page[:0] = items[::-1]
-
-    def _version(self, queue: Queue) -> object:
-        return self._service.sync.topic(queue.cursor.topic).inner.lasting_version
-
     # ------------------------------------------------------------ the log
 
     async def append(self, states: QueueStates, queue: Queue, events: Sequence[Event]) -> None:
@@ -484,7 +434,7 @@ class Queues:
         queue = states.find(topic, name)
         work = self._works.get(queue.key)
         if work is None:
-            work = self._works[queue.key] = Work(topic, name)
+            work = self._works[queue.key] = Work(topic, name, JobRecords(service, topic))
         return queue, work
 
     async def states(self) -> QueueStates:
@@ -581,32 +531,6 @@ def _events_of_taken(queue: Queue, taken: Taken, again: dict[int, Record | None]
         text = f"more than {most} jobs died within a minute; `seglog queue set {queue.key.replace('/', ' ')} --resume`"
         _tell(queue, events, Event(Kind.PAUSED, text=f"{text} lets it go on"))
     return events
-
-
-def _take_fresh(queue: Queue, work: Work, count: int, events: list[Event]) -> list[Record]:
-    """Take up to so many records of the page. The seqs before them that have no record are passed over."""
-    from seglog.delivery.queue import Event, Kind
-
-    taken, at, acked = list[Record](), queue.next_seq, queue.cursor.acked_above
-    while work.page and len(taken) < count:
-        item = work.page.pop()
-        first, last = (item.seq, item.seq) if isinstance(item, Record) else (max(at, item.gap_from), item.gap_to)
-        if last < at:
-            continue
-        if first > at:
-            _tell(queue, events, Event(Kind.PASSED, range(at, first)))
-        at = last + 1
-        if isinstance(item, Gap):
-            _tell(queue, events, Event(Kind.PASSED, range(first, at), 1))
-        elif item.seq in acked:
-            _tell(queue, events, Event(Kind.PASSED, range(first, at)))
-        else:
-            taken.append(item)
-    if not work.page and len(taken) < count and work.page_end > at:
-        _tell(queue, events, Event(Kind.PASSED, range(at, work.page_end)))
-        at = work.page_end
-    work.page_next = at
-    return taken
 
 
 def _answer(done: asyncio.Future[_T], result: _T) -> None:

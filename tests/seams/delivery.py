@@ -10,6 +10,7 @@ import pytest
 from offload.daemon import serving as daemon_serving
 from offload.daemon.http import queues as queues_http
 from offload.daemon.http import websocket
+from offload.daemon.job_records import JobRecords
 
 Session = websocket._Session
 new_server = daemon_serving._server
@@ -81,12 +82,12 @@ def bury_none(queues: Any) -> None:
     queues.dead_letters.begin = lambda *_: None
 
 
-def hold_reads(queues: Any, gate: Any) -> None:
+def hold_reads(patch: pytest.MonkeyPatch, gate: Any) -> None:
     """Let each claim wait for `gate` behind the reads of its round."""
-    read, read_ahead = queues.read, queues._read_ahead
+    read_ahead, read = JobRecords.read_ahead, JobRecords.read
 
-    async def held_read(*given: Any) -> Any:
-        found = await read(*given)
+    async def held_read(records: Any, seqs: Any) -> Any:
+        found = await read(records, seqs)
         await gate.wait()
         return found
 
@@ -94,7 +95,8 @@ def hold_reads(queues: Any, gate: Any) -> None:
         await read_ahead(*given)
         await gate.wait()
 
-    queues.read, queues._read_ahead = held_read, held_read_ahead
+    patch.setattr(JobRecords, "read", held_read)
+    patch.setattr(JobRecords, "read_ahead", held_read_ahead)
 
 
 def work_events(service: Any, *given: Any) -> Any:

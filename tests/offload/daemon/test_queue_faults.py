@@ -28,14 +28,16 @@ def queue_of(service: Any) -> Any:
 
 
 @pytest.mark.parametrize("comes_again", [False, True])
-def test_a_client_that_leaves_while_its_jobs_are_read_loses_none(tmp_path: Path, *, comes_again: bool) -> None:
+def test_a_client_that_leaves_while_its_jobs_are_read_loses_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, comes_again: bool
+) -> None:
     async def run() -> None:
         async with world(tmp_path, records=6) as service:
             service.sync.topic("orders").delete(seqs=[4])
             if comes_again:
                 await nack(service, *await claim(service, 3))
             gate = asyncio.Event()
-            hold_reads(service.queues, gate)
+            hold_reads(monkeypatch, gate)
             leaves, stays = asyncio.create_task(claim(service, 5)), asyncio.create_task(claim(service, 1))
             await asyncio.sleep(0.1)
             leaves.cancel()
@@ -47,12 +49,12 @@ def test_a_client_that_leaves_while_its_jobs_are_read_loses_none(tmp_path: Path,
     asyncio.run(run())
 
 
-def test_a_claim_that_fails_behind_its_read_loses_no_job(tmp_path: Path) -> None:
+def test_a_claim_that_fails_behind_its_read_loses_no_job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async def run() -> None:
         async with world(tmp_path, records=3) as service:
             await nack(service, *await claim(service, 3))
             gate, states = asyncio.Event(), QueueStates.of(service.sync)
-            hold_reads(service.queues, gate)
+            hold_reads(monkeypatch, gate)
             fails, begin = asyncio.create_task(claim(service, 3)), states.begin
             await asyncio.sleep(0.1)
 
@@ -390,5 +392,25 @@ def test_a_waiting_claim_gets_its_job_soon_after_the_bound_in_flight_is_lifted(t
             await command(service, set_queue, "orders", "billing", max_in_flight="none")
             async with asyncio.timeout(8):
                 assert seqs(await waiting) == [2]
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize("comes_again", [False, True])
+def test_large_jobs_come_a_few_at_a_time_and_reach_each_claim_that_waits(tmp_path: Path, *, comes_again: bool) -> None:
+    async def run() -> None:
+        async with world(tmp_path, records=0) as service:
+            await service.log.topic("orders").append([b"x" * 600_000] * 9)
+            if comes_again:
+                for _ in range(5):
+                    jobs = await claim(service, 9)
+                    assert len(jobs) <= 2
+                await nack(service, *jobs)
+                queue = queue_of(service)
+                held = [(seq, lease.id) for seq, lease in queue.jobs.items()]
+                await service.queues.nack("orders", "billing", held)
+            async with asyncio.timeout(10):
+                hands = await asyncio.gather(*(claim(service, 3, 20) for _ in range(3)))
+            assert sorted(len(hand) for hand in hands) in ([1, 1, 2], [1, 2, 2], [2, 2, 2])
 
     asyncio.run(run())
