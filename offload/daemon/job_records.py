@@ -66,7 +66,10 @@ class JobRecords:
                             del found[seq]
             return found, seqs[-1]
 
-        return await in_threads(self._service.read_threads(topic, seqs[0]), read)
+        result: tuple[dict[int, Record | None], int] = await in_threads(
+            self._service.read_threads(topic, seqs[0]), read
+        )
+        return result
 
     async def read_ahead(self, states: QueueStates, queue: Queue, count: int) -> None:
         """Read the next records that were never handed out, unless so many are there."""

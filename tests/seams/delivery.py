@@ -11,6 +11,7 @@ from offload.daemon import serving as daemon_serving
 from offload.daemon.http import queues as queues_http
 from offload.daemon.http import websocket
 from offload.daemon.job_records import JobRecords
+from offload.operations import queue as queue_commands
 
 Session = websocket._Session
 new_server = daemon_serving._server
@@ -101,3 +102,8 @@ def hold_reads(patch: pytest.MonkeyPatch, gate: Any) -> None:
 
 def work_events(service: Any, *given: Any) -> Any:
     return queues_http._Queues(service)._events(*given)
+
+
+def stop_clock(patch: pytest.MonkeyPatch, at_ms: int) -> None:
+    """Let the commands of queues see this time."""
+    patch.setattr(queue_commands, "_now_ms", lambda: at_ms)

@@ -17,9 +17,9 @@ from seglog import DiskFull, Topic
 from seglog.base.errors import Corrupt
 from seglog.delivery.queue import Kind, decode_events, encode_event
 from seglog.delivery.queue_states import QueueStates
-from tests.offload.daemon.test_queues import ack, claim, command, ids, nack, seqs, shown, world
-from tests.seams.delivery import hold_reads, work_events
+from tests.seams.delivery import hold_reads, stop_clock, work_events
 from tests.seams.limits import Limit, set_limit
+from tests.worlds.queues import ack, claim, command, ids, nack, seqs, shown, world
 from tests.worlds.services import serving, until
 
 
@@ -263,7 +263,7 @@ def test_a_queue_that_is_made_again_has_letters_of_its_own_whatever_the_clock_sa
                 queue = queue_of(service)
                 await until(lambda queue=queue: not queue.dying, "the letter")
                 await command(service, delete, "orders", "billing")
-                monkeypatch.setattr("offload.operations.queue._now_ms", lambda: 1_000)
+                stop_clock(monkeypatch, 1_000)
                 await command(service, create, "orders", "billing", **options)
             assert service.sync.topic("dead").head_seq == 2
 
