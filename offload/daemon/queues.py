@@ -413,7 +413,10 @@ class Queues:
             if states.is_sharded:
                 await in_threads(self._service.local, states.sync_jobs, queue)
             is_safe = queue.is_cut or any(each.kind in (Kind.ACKED, Kind.DEAD, Kind.PAUSED) for each in events)
-            values = states.records(queue, events)
+            if queue.is_cut:  # a snapshot of all jobs
+                values = await in_threads(self._service.local, states.records, queue, events)
+            else:
+                values = states.records(queue, events)
             size_bytes = frame_bytes(values, queue.key)
             with await self._service.quota.take_append(size_bytes) as hold:
                 durability = "fsync" if is_safe else "memory"
@@ -472,7 +475,10 @@ class Queues:
             self._deleted_at_ms = now_ms
             for queue in states.all():
                 if queue.settings.on_ack == OnAck.DELETE:
-                    await in_threads(service.local, delete_acked, service.sync, None, queue.cursor.topic)
+                    try:
+                        await in_threads(service.local, delete_acked, service.sync, None, queue.cursor.topic)
+                    except Exception as error:
+                        _log.warning("the acked jobs of queue %s are deleted a minute later: %s", queue.key, error)
 
     def keep(self, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.create_task(work)

@@ -343,6 +343,11 @@ def listed(states: QueueStates, queue: Queue) -> QueueListed:
     """Return what the jobs of a queue do now."""
     now_ms, last = _now_ms(), states.handable_seq(queue)
     due = [each <= now_ms for each in list(queue.waiting.values())]
+    reason, in_memory = queue.reason(now_ms, last), states.head_seq(queue) - last
+    if reason == "empty" and in_memory > 0:
+        reason = (
+            f"{counted(in_memory, 'record')} of {queue.cursor.topic} in memory only, and no job before a durable one"
+        )
     return QueueListed(
         topic=queue.cursor.topic,
         queue=queue.cursor.name,
@@ -351,7 +356,7 @@ def listed(states: QueueStates, queue: Queue) -> QueueListed:
         waiting=len(due) - sum(due),
         dead=queue.dead,
         lost=queue.lost,
-        reason=queue.reason(now_ms, last),
+        reason=reason,
     )
 
 

@@ -24,6 +24,7 @@ from __future__ import annotations
 import threading
 import weakref
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 
 from seglog.base.errors import Conflict, Corrupt, Missing
 from seglog.delivery.claims import Claims
@@ -32,6 +33,7 @@ from seglog.delivery.cursor_states import Cut
 from seglog.delivery.keyed_topic import UnreadableState
 from seglog.delivery.positions import as_of_now, change_of, is_foreign, is_sharded, storable
 from seglog.delivery.queue import TOPIC, Event, Kind, Queue, QueueSettings, decode_events, records_of
+from seglog.errors import AppendsHeld, DiskFull
 from seglog.log import Log
 from seglog.topic import Topic
 from seglog.values.record import Record
@@ -147,6 +149,9 @@ class QueueStates(Claims):
         topic: Topic = self._log.topic(queue.cursor.topic)
         return min(topic.inner.logged_seq, topic.head_seq)
 
+    def head_seq(self, queue: Queue) -> int:
+        return self._log.topic(queue.cursor.topic).head_seq
+
     # ------------------------------------------------------------ changes, by the holder of the claim
 
     def begin(self, topic: str, name: str) -> Queue:
@@ -232,8 +237,9 @@ class QueueStates(Claims):
                 bound = _SNAPSHOT_EVENTS + len(queue.jobs) + len(queue.waiting)
                 behind = topic.head_seq - self._snapshots[key]
                 if queue.is_cut or self._events[key] > bound or behind > 10 * bound:
-                    self.put(queue)
-                    has_new = True
+                    with suppress(AppendsHeld, DiskFull):  # without room, a later call does so
+                        self.put(queue)
+                        has_new = True
         if has_new and not self._unreadable:
             with self._loading:  # so that a queue in the making has its snapshot in here
                 first_needed = min((self._snapshots[key] for key in tuple(self._queues)), default=topic.head_seq + 1)

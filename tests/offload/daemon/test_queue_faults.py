@@ -13,7 +13,7 @@ import pytest
 from offload.daemon.threads import in_threads
 from offload.errors import Misuse
 from offload.operations.queue import TOPIC, create, delete, delete_acked, list_queues, redrive, set_queue
-from seglog import DiskFull, Topic
+from seglog import DiskFull, Topic, TopicConfig
 from seglog.base.errors import Corrupt
 from seglog.delivery.queue import Kind, decode_events, encode_event
 from seglog.delivery.queue_states import QueueStates
@@ -412,5 +412,33 @@ def test_large_jobs_come_a_few_at_a_time_and_reach_each_claim_that_waits(tmp_pat
             async with asyncio.timeout(10):
                 hands = await asyncio.gather(*(claim(service, 3, 20) for _ in range(3)))
             assert sorted(len(hand) for hand in hands) in ([1, 1, 2], [1, 2, 2], [2, 2, 2])
+
+    asyncio.run(run())
+
+
+def test_a_queue_of_a_topic_that_became_ephemeral_says_why_no_job_comes(tmp_path: Path) -> None:
+    async def run() -> None:
+        async with world(tmp_path, records=0) as service:
+            service.sync.reconfigure("orders", lambda _: TopicConfig(durability="ephemeral"))
+            await service.log.topic("orders").append([b"x"])
+            assert await claim(service) == []
+            reason = (await shown(service)).listed.reason
+            assert reason == "1 record of orders in memory only, and no job before a durable one"
+
+    asyncio.run(run())
+
+
+def test_a_full_disk_lets_a_snapshot_wait_and_the_rest_of_the_look_go_on(tmp_path: Path) -> None:
+    async def run() -> None:
+        async with world(tmp_path) as service:
+            await claim(service, 6)
+            states, deleted = QueueStates.of(service.sync), list[int]()
+            service.sync.topic("orders").truncate(4)
+            service.sync.hold_appends("the disk is full")
+            await in_threads(service.local, states.keep_up, deleted.append)
+            assert deleted == []
+            service.sync.hold_appends(None)
+            await in_threads(service.local, states.keep_up, deleted.append)
+            assert len(deleted) == 1
 
     asyncio.run(run())
