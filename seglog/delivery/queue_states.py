@@ -150,7 +150,8 @@ class QueueStates(Claims):
         return min(topic.inner.logged_seq, topic.head_seq)
 
     def head_seq(self, queue: Queue) -> int:
-        return self._log.topic(queue.cursor.topic).head_seq
+        topic: Topic = self._log.topic(queue.cursor.topic)
+        return topic.head_seq
 
     # ------------------------------------------------------------ changes, by the holder of the claim
 
