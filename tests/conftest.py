@@ -333,7 +333,7 @@ _SIGNALS = (signal.SIGALRM, signal.SIGCHLD, signal.SIGHUP, signal.SIGINT, signal
 
 
 def _process() -> dict[str, object]:
-    environment = os.environ._data.copy()  # type: ignore[attr-defined]  # `copy` of the whole encodes and decodes each
+    environment = dict(os.environb)  # that of texts would encode and decode each
     environment.pop(b"PYTEST_CURRENT_TEST", None)
     return {
         "environment": environment,

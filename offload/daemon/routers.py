@@ -38,7 +38,8 @@ from offload.daemon.quota import Hold, frame_bytes
 from offload.daemon.scheduler.pressure import PAUSE
 from offload.daemon.threads import in_threads
 from offload.errors import Stopping
-from offload.operations.router import TOPIC, deletion, fits_of, loaded_states
+from offload.operations.cursor import deletion
+from offload.operations.router import TOPIC, fits_of, loaded_states
 from seglog import Gap, HeadMoved, ProducerBatch, Record, Topic, Truncated
 from seglog.base.dataclasses import dataclass
 from seglog.errors import SeglogError
@@ -178,7 +179,7 @@ class Routers:
             return
         states = await self._loaded()
         self._begin()
-        await in_threads(service.cold_reads, states.keep_up, deletion(service.sync, service.archive))
+        await in_threads(service.cold_reads, states.keep_up, deletion(service.sync, service.archive, TOPIC))
         for router in states.all():
             now_s = time.monotonic()
             late_s = now_s - self._noted_s.setdefault(router.name, now_s)

@@ -461,7 +461,7 @@ def shown_text(queue: QueueShown) -> str:
     above = f", {queue.acked_above:,} above it" if queue.acked_above else ""
     lost = f"\n  lost to eviction: seq {queue.lost_from} to {queue.lost_to}" if queue.lost_from else ""
     letters = queue.dead_letter or "counted, and kept nowhere"
-    rules = f"lease {queue.lease_ms} ms, max deliver {queue.max_deliver}, on ack {queue.on_ack}"
+    rules = f"lease {queue.lease_ms / 1000:g} s, max deliver {queue.max_deliver}, on ack {queue.on_ack}"
     return (
         f"{listed_text(queue.listed)}\n  done up to seq {queue.floor:,}{above}{lost}\n"
         f"  {rules}, dead letters: {letters}\n"

@@ -239,13 +239,6 @@ def _takeovers(archive: Archive, topic: str, since_ms: int) -> int:
     return len({epoch for epoch in later if epoch > former})
 
 
-def deletion(log: Log, archive: Archive | None) -> Callable[[int], object]:
-    """Return what deletes the records of routers before a seq."""
-    if archive is None:
-        return lambda seq: log.topic(TOPIC).delete(before=seq)
-    return lambda seq: archive.delete(TOPIC, before=seq)
-
-
 def fits_of(router: Router) -> Callable[[Record], bool]:
     """Return what says whether a record matches the filter of a router."""
     return match_of(None, None, router.tag, router.grep, fixed=False, serves_others=router.grep is not None).fits

@@ -82,10 +82,6 @@ FitsOf = Callable[[Router], Callable[[Record], bool]]
 """Takes a router. Returns what says whether a record matches its filter."""
 
 
-class PlaceUnknown(Conflict):
-    """Nobody can say how far a router has come (ROUTER-4)."""
-
-
 _LEFT_FOR_LATER = (SeglogError, OSError)
 """What stops one router, whose worker finds and tells the same, but no truncation and no other router."""
 
@@ -361,11 +357,11 @@ class RouterStates:
     def resume(self, name: str) -> tuple[Router, int]:
         """Return a router and the last seq of its source that is copied or passed over. The caller holds its lock.
 
-        Its newest pair is of the epochs of now (step 2). Raise `PlaceUnknown`, `Missing`, and what reads raise.
+        Its newest pair is of the epochs of now (step 2). Raise `Conflict` (ROUTER-4), `Missing`, and what reads raise.
         """
         router = self.find(name)
         if (end := self.end_of(router)) is not None:
-            raise PlaceUnknown(f"it has ended: {end}", hint=f"`seglog router delete {name}`, and make another one")
+            raise Conflict(f"it has ended: {end}", hint=f"`seglog router delete {name}`, and make another one")
         source, destination = self._log.topic(router.source), self._log.topic(router.destination)
         if not router.newest.to_epoch:
             destination.inner.sync()  # an append that was on its way when the router was made is there now
@@ -514,12 +510,12 @@ def _is_later(topic: Topic, seq: int, ts_ms: int) -> bool:
     return any(record.ts_ms > ts_ms for record in (topic.read(seq, seq) if seq >= topic.earliest_seq > 0 else ()))
 
 
-def _unknown(router: Router, why: str) -> PlaceUnknown:
+def _unknown(router: Router, why: str) -> Conflict:
     hint = (
         f"look what {router.destination} has, then `seglog router delete {router.name}`, and make it again with"
         " `--at seq:N`: it copies what is behind N"
     )
-    return PlaceUnknown(f"its place in {router.source} is unknown: {why}", hint=hint)
+    return Conflict(f"its place in {router.source} is unknown: {why}", hint=hint)
 
 
 def _keyed_router(record: Record) -> tuple[str, Router]:

@@ -13,7 +13,7 @@ import seglog
 from seglog import Log, ProducerBatch
 from seglog.base.errors import Conflict, Corrupt
 from seglog.delivery.router import TOPIC, Router
-from seglog.delivery.router_states import MOST_ROUTERS, PlaceUnknown, RouterStates
+from seglog.delivery.router_states import MOST_ROUTERS, RouterStates
 from tests.faults.files import UnsyncedFiles
 from tests.seams.delivery import outdate_routers
 
@@ -73,7 +73,7 @@ def test_a_crash_within_a_truncation_of_the_destination_fills_it_with_nothing(tm
         if says_so:
             assert states.resume("r")[1] == 3
         else:
-            with pytest.raises(PlaceUnknown, match="was truncated since"):
+            with pytest.raises(Conflict, match="was truncated since"):
                 states.resume("r")
 
 
