@@ -23,6 +23,7 @@ from offload.operations import router as operations
 from offload.operations.removal import evict, truncate
 from offload.operations.router import RouterListed, loaded_states
 from offload.operations.topic import set_config
+from offload.recovery import Recovered, recover
 from offload.token_rights import EVERYTHING, RIGHTS_KEY, Grant, Rights, Role
 from seglog import TopicConfig
 from seglog.base.errors import Conflict, Missing, Misuse
@@ -532,6 +533,7 @@ def test_a_page_of_a_slower_follower_is_no_news_of_a_router(tmp_path: Path) -> N
         await append(service, "a", b"1", b"2")
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(service.feeds, "wait", waited)
+            patch.setattr(routers, "COLLECT_S", 0.0)
             await made(service)
             await copied(service, "b", b"1", b"2", b"3")
         assert not late
@@ -558,6 +560,104 @@ def test_a_router_that_ended_opens_no_door_to_the_destination_of_another_one(tmp
 
     in_service(tmp_path, run)
     in_service(tmp_path, check)
+
+
+# ---------------------------------------------------------------- recoveries
+
+
+async def offloaded(service: Service, *topics: str) -> None:
+    for topic in topics:
+        await asyncio.to_thread(service.sync.topic(topic).seal)
+        assert service.archive is not None
+        await asyncio.to_thread(service.archive.offload, topic)
+
+
+def recovered(directory: Path, remote: str) -> Path:
+    assert {type(each) for each in recover(directory, remote, writable=True)} == {Recovered}
+    return directory
+
+
+@pytest.mark.long
+def test_in_a_chain_a_copy_that_came_back_shorter_stops_the_router_behind_it(tmp_path: Path) -> None:
+    """Else what the first router copies again into b would be in c twice."""
+    remote, options = (tmp_path / "remote").as_uri(), {"OFFLOAD_OFFLOAD_AFTER_S": "never"}
+
+    async def begin(service: Service) -> None:
+        await append(service, "a", b"1", b"2")
+        await made(service, "x", "a", "b")
+        await made(service, "y", "b", "c")
+        await copied(service, "c", b"1", b"2")
+        await offloaded(service, "b", TOPIC)
+        await append(service, "a", b"3", b"4")
+        await copied(service, "c", b"1", b"2", b"3", b"4")
+        await offloaded(service, "a", "c", TOPIC)
+
+    async def check(service: Service) -> None:
+        await copied(service, "b", b"1", b"2", b"3", b"4")
+        await until(lambda: "a copy itself, came back with fewer" in str(shown(service, "y").reason), "the reason")
+        assert values(service, "c") == [b"1", b"2", b"3", b"4"]
+
+    in_service(tmp_path / "data", begin, remote, **options)
+    in_service(recovered(tmp_path / "new", remote), check, remote, **options)
+
+
+@pytest.mark.long
+def test_two_recoveries_without_an_offload_of_the_routers_stop_a_router_that_must_count(tmp_path: Path) -> None:
+    """Copies of records that the first machine lost would hide as many of the second one."""
+    remote, options = (tmp_path / "remote").as_uri(), {"OFFLOAD_OFFLOAD_AFTER_S": "never"}
+
+    async def one(service: Service) -> None:
+        await append(service, "a", b"1", b"2")
+        await made(service)
+        await copied(service, "b", b"1", b"2")
+        await offloaded(service, "a", TOPIC)
+        await append(service, "a", b"3")
+        await copied(service, "b", b"1", b"2", b"3")
+        await offloaded(service, "b")
+
+    async def two(service: Service) -> None:
+        await append(service, "a", b"three", b"four")
+        await copied(service, "b", b"1", b"2", b"3", b"three", b"four")
+        await command(service, operations.pause, "r")
+        await append(service, "a", b"five")
+        await offloaded(service, "a", "b")
+
+    async def three(service: Service) -> None:
+        await until(lambda: "was recovered twice" in str(shown(service).reason), "the reason")
+        assert values(service, "b") == [b"1", b"2", b"3", b"three", b"four"]
+
+    in_service(tmp_path / "data", one, remote, **options)
+    in_service(recovered(tmp_path / "second", remote), two, remote, **options)
+    in_service(recovered(tmp_path / "third", remote), three, remote, **options)
+
+
+@pytest.mark.long
+def test_a_truncation_of_what_no_remote_had_stops_no_router_that_is_recovered_later(tmp_path: Path) -> None:
+    remote, options = (tmp_path / "remote").as_uri(), {"OFFLOAD_OFFLOAD_AFTER_S": "never"}
+
+    async def begin(service: Service) -> None:
+        await append(service, "a", b"1", b"2", b"3")
+        await made(service)
+        await copied(service, "b", b"1", b"2", b"3")
+        await command(service, truncate, "a", 3, yes=True)
+        await append(service, "a", b"three", b"4")
+        await copied(service, "b", b"1", b"2", b"3", b"three", b"4")
+        await command(service, operations.pause, "r")
+        await offloaded(service, "a", "b")
+
+    async def stopped(service: Service) -> None:
+        await offloaded(service, TOPIC)
+        await command(service, operations.resume, "r")
+
+    async def check(service: Service) -> None:
+        await append(service, "a", b"5")
+        if shown(service).state == "paused":
+            await command(service, operations.resume, "r")
+        await copied(service, "b", b"1", b"2", b"3", b"three", b"4", b"5")
+
+    in_service(tmp_path / "data", begin, remote, **options)
+    in_service(tmp_path / "data", stopped, remote, **options)
+    in_service(recovered(tmp_path / "new", remote), check, remote, **options)
 
 
 # ---------------------------------------------------------------- refusals and failures
@@ -864,13 +964,6 @@ def test_the_daemon_shows_how_far_a_router_is_behind(tmp_path: Path) -> None:
         assert b'seglog_router_stopped{router="r"} 1.0' in service.metrics.text()
 
     in_service(tmp_path, run)
-
-
-async def offloaded(service: Service, *topics: str) -> None:
-    for topic in topics:
-        await asyncio.to_thread(service.sync.topic(topic).seal)
-        assert service.archive is not None
-        await asyncio.to_thread(service.archive.offload, topic)
 
 
 async def appended(service: Service, topic: str, *texts: bytes) -> int:
