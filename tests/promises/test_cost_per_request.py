@@ -114,7 +114,7 @@ REQUESTS = (
     Request("GET /topics/{topic}/queues/{queue}/work", "GET", "/topics/t/queues/q/work"),
     command("queue/redrive", topic="t", name="q"),
     command("queue/delete", topic="t", name="q"),
-    command("router/create", name="r", source="t", destination="copies"),
+    command("router/create", name="r", source="t", destination="copies", at="head"),  # so no copies are under way
     command("router/pause", name="r"),
     command("router/list"),
     command("router/resume", name="r"),
@@ -197,6 +197,7 @@ GROWS: Mapping[tuple[str, Dimension], Mapping[Measure, str]] = {
     ("branch/delete", BRANCHES): {STORE: _SHOWN_BY},
     ("delete", BRANCHES): {STORE: _SHOWN_BY},
     ("compact", COMMITS): {STORE: "it merges the small segments", FILES: "it merges the small segments"},
+    ("POST /topics/{topic}/queues/{queue}/claims", COMMITS): {FILES: "it reads a page ahead, here of small segments"},
     ("reset", COMMITS): {STORE: _COPIES, FILES: "it takes the topic off this disk"},
     ("seal", STREAMS): {FILES: _CHECKPOINT},
     ("POST /topics/{topic}/rpc/{command:path}", STREAMS): {FILES: _CHECKPOINT},
