@@ -72,6 +72,7 @@ _LONG = {
     "a-topic-deleted-by-mistake",
     "an-upgrade",
     "the-disk-is-full",
+    "the-downstream-was-dead",
     "two-machines-by-mistake",
 }
 _ALL = [
@@ -121,6 +122,7 @@ def test_a_page_happens_as_it_is_written(
         ("cut-out-the-garbage", 4),
         ("hand-a-tenant-its-prefix", 4),
         ("the-disk-is-full", 4),
+        ("the-downstream-was-dead", 4),
         ("the-record-that-broke-the-consumer", 4),
         ("try-on-a-branch", 6),
         ("two-machines-by-mistake", 7),
