@@ -40,6 +40,7 @@ NAMES = (
     "http-append",
     "http-follow",
     "delivery",
+    "queues",
     "routers",
     "http-body",
     "small-streams",

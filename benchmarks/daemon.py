@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import http.client
+import json
 import os
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
-__all__ = ["Daemon", "running"]
+__all__ = ["Daemon", "command", "running"]
 
 _COMMAND = (sys.executable, "-c", "from offload.main import main; main()", "-C")
 
@@ -43,6 +46,17 @@ def running(directory: Path, *, proxy: str | None = None, **variables: str) -> I
         process.terminate()
         process.stderr.close()
         process.wait()
+
+
+def command(port: int, path: str, **values: Any) -> list[dict[str, Any]]:
+    """Run a command of the daemon, and return its results. Raise `RuntimeError` for a refusal."""
+    with closing(http.client.HTTPConnection("127.0.0.1", port)) as connection:
+        connection.request("POST", f"/rpc/{path}", json.dumps(values), {"Content-Type": "application/json"})
+        answer = connection.getresponse()
+        body = answer.read()
+        if answer.status != 200:
+            raise RuntimeError(f"{path}: {body[:300]!r}")
+        return [json.loads(line) for line in body.splitlines()]
 
 
 def _port(process: subprocess.Popen[str]) -> int:

@@ -14,13 +14,12 @@ acks                   durable acks of a cursor, each after the answer to the on
 from __future__ import annotations
 
 import asyncio
-import http.client
 import json
 import os
 import shutil
 import time
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
-from contextlib import asynccontextmanager, closing, contextmanager
+from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -84,15 +83,6 @@ class _Connection:
 
     async def append(self, topic: str, values: Sequence[bytes]) -> None:
         await self.ask(f"/topics/{topic}/records", encode_values(values), _TYPE)
-
-
-def _command(port: int, path: str, **values: Any) -> None:
-    """Run a command of the daemon. Raise `RuntimeError` for a refusal."""
-    with closing(http.client.HTTPConnection("127.0.0.1", port)) as connection:
-        connection.request("POST", f"/rpc/{path}", json.dumps(values), {"Content-Type": "application/json"})
-        answer = connection.getresponse()
-        if answer.status != 200:
-            raise RuntimeError(f"{path}: {answer.read(300)!r}")
 
 
 def _events(*topics: str) -> Way:
@@ -229,7 +219,7 @@ async def _longest_wait(port: int, topics: int, seconds: float) -> float:
     names = [f"busy{number}" for number in range(topics)]
     connections = [await _Connection.to(port) for _ in names]
     for name in names:
-        await asyncio.to_thread(_command, port, "topic/create", topic=name, priority=_PRIORITY)
+        await asyncio.to_thread(daemon.command, port, "topic/create", topic=name, priority=_PRIORITY)
     own = await _Connection.to(port)
     await own.append("calm", [b"makes the topic"])
     busy = [await begin_crowd(port, _events(name), _LOAD_FOLLOWERS) for name in names]
@@ -298,7 +288,9 @@ async def _cursor(directory: Path, count: int) -> AsyncIterator[Callable[[], Any
     with daemon.running(directory / "data", SERVE_HEADER_TIMEOUT_S="3600") as served:
         connection = await _Connection.to(served.port)
         await connection.append("bench", [b"x" * 100])
-        await asyncio.to_thread(_command, served.port, "cursor/create", topic="bench", name="billing", at="earliest")
+        await asyncio.to_thread(
+            daemon.command, served.port, "cursor/create", topic="bench", name="billing", at="earliest"
+        )
         head = 1
         acked = 0
 

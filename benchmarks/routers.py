@@ -10,13 +10,11 @@ one router             copies a topic of records of 1 KiB to another one. The ya
 from __future__ import annotations
 
 import http.client
-import json
 import shutil
 import time
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
-from typing import Any
 
 from benchmarks import daemon
 from benchmarks.http_load import Target, connected, post
@@ -44,20 +42,9 @@ def run(options: Options) -> Report:
     return Report("routers", SUMMARY, tuple(rows), describe(options.directory), options.rounds)
 
 
-def _command(port: int, path: str, **values: Any) -> list[dict[str, Any]]:
-    """Run a command of the daemon, and return its results. Raise `RuntimeError` for a refusal."""
-    with closing(http.client.HTTPConnection("127.0.0.1", port)) as connection:
-        connection.request("POST", f"/rpc/{path}", json.dumps(values), {"Content-Type": "application/json"})
-        answer = connection.getresponse()
-        body = answer.read()
-        if answer.status != 200:
-            raise RuntimeError(f"{path}: {body[:300]!r}")
-        return [json.loads(line) for line in body.splitlines()]
-
-
 def _settle(port: int) -> None:
     """Wait until all routers are at the head of their source."""
-    while not all(router["lag_records"] == 0 for router in _command(port, "router/list")):
+    while not all(router["lag_records"] == 0 for router in daemon.command(port, "router/list")):
         time.sleep(0.01)
 
 
@@ -82,10 +69,10 @@ def _appending(routers: int) -> Open:
     @contextmanager
     def open_subject(directory: Path) -> Iterator[Slice]:
         with daemon.running(directory / "data", SERVE_HEADER_TIMEOUT_S="3600") as served:
-            _command(served.port, "topic/create", topic="bench")
+            daemon.command(served.port, "topic/create", topic="bench")
             for number in range(routers):
                 given = {"name": f"r{number}", "source": "bench", "destination": f"copy{number}"}
-                _command(served.port, "router/create", **given)
+                daemon.command(served.port, "router/create", **given)
             with connected(Target(served.port, lambda _name, _number: request, 1), 1) as work:
 
                 def measure(slice_s: float) -> Figures:
@@ -115,7 +102,7 @@ def _copied(place: Path, records: int) -> Figures:
     with _filled(place, records) as (port, _):
         settle_disk()
         begin = time.perf_counter()
-        _command(port, "router/create", name="r", source="bench", destination="copy")
+        daemon.command(port, "router/create", name="r", source="bench", destination="copy")
         _settle(port)
         return {"records_per_s": records / (time.perf_counter() - begin)}
 

@@ -1,6 +1,6 @@
 #!/bin/sh
 # Installs what the benchmarks compare with: the packages of benchmarks/requirements.lock into .venv, nats-server and MinIO
-# beside them where there is a Go, the server of Durable Streams where there is npm, and nginx where there is apt. `make setup` comes first. What cannot be had is said here, and the tables say it again.
+# beside them where there is a Go, the server of Durable Streams where there is npm, and nginx and Redis where there is apt. `make setup` comes first. What cannot be had is said here, and the tables say it again.
 set -eu
 unset CDPATH
 cd "$(dirname "$0")/.."
@@ -38,5 +38,18 @@ if ! command -v nginx >/dev/null; then
     mkdir -p .venv/nginx
     (cd .venv/nginx && apt-get -qq download nginx && dpkg-deb -x nginx_*.deb . && ln -sf ../nginx/usr/sbin/nginx ../bin/nginx) ||
         complain "no nginx"
+fi
+# The program of redis-server is in redis-tools, and finds its libraries where they lie here.
+if ! command -v redis-server >/dev/null; then
+    mkdir -p .venv/redis
+    (
+        cd .venv/redis
+        apt-get -qq download redis-tools libatomic1 libjemalloc2 liblzf1
+        for package in *.deb; do dpkg-deb -x "$package" .; done
+        ln -sf redis-check-rdb usr/bin/redis-server
+        libraries=$(dirname "$PWD"/usr/lib/*/liblzf.so.1)
+        printf '#!/bin/sh\nLD_LIBRARY_PATH=%s exec %s/usr/bin/redis-server "$@"\n' "$libraries" "$PWD" >../bin/redis-server
+        chmod +x ../bin/redis-server
+    ) || complain "no Redis"
 fi
 [ "$complete" = no ] || printf '%s' "$wanted" >"$mark"

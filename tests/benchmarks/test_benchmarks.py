@@ -30,6 +30,7 @@ from benchmarks import (
     memory,
     offload,
     proxy,
+    queues,
     read,
     recovery,
     routers,
@@ -134,6 +135,16 @@ def test_bulk_runs(options: Options) -> None:
 @pytest.mark.long
 def test_delivery_runs(options: Options) -> None:
     check(delivery.run(options), options.directory)
+
+
+@pytest.mark.long
+def test_queues_runs(options: Options) -> None:
+    """Check also the counts of commits and requests, which are the same on any machine."""
+    report = queues.run(options)
+    check(report, options.directory)
+    assert {row.yardstick for row in report.rows} == {None, "jetstream", "redis", "keep"}
+    [commits] = [row for row in report.rows if row.what.endswith(", commits")]
+    assert (commits.ours, commits.theirs) == (6, 3), "a round is one delete and one offload"
 
 
 @pytest.mark.long
