@@ -229,6 +229,8 @@ class Routers:
             except Stopping:
                 return
             except Exception as error:
+                if self._same(states, router) is None:  # it was deleted, or paused, meanwhile
+                    return
                 if live.trouble is None:  # it copied since
                     pause_s = _RETRY_S
                 if live.trouble != str(error):
