@@ -2,8 +2,8 @@
 
 row                    what happens
 claimed, acked         a worker claims so many jobs of 100 B at a time, and acks them. The figure of a claim is the time
-                       until the jobs are here, that of an ack the time until its answer. Ours go through the client of
-                       seglog for asyncio, and an ack is on the disk before its answer. JetStream
+                       until the jobs are here, that of an ack the time until its answer. Ours go through
+                       `seglog.connect`, each call in a thread, and an ack is on the disk before its answer. JetStream
                        (`sync_interval: always`): `fetch` of a pull consumer, and `ack_sync` of each message, all sent
                        together. Redis (`appendfsync always`): `XREADGROUP`, and one `XACK` of all
 8 workers              the same by 8 workers at a time; the figure is of jobs claimed and acked
@@ -144,28 +144,26 @@ async def _work_off(broker: _Broker, count: int, jobs: int) -> Figures:
 
 @asynccontextmanager
 async def _ours(directory: Path, workers: int) -> AsyncIterator[_Broker]:
-    from seglog.client import aio
-
     with daemon.running(directory / "data") as served:
         await asyncio.to_thread(daemon.command, served.port, "topic/create", topic="bench")
         await asyncio.to_thread(daemon.command, served.port, "queue/create", topic="bench", name="billing")
-        async with aio.connect(f"http://127.0.0.1:{served.port}") as client:
+        with seglog.connect(f"http://127.0.0.1:{served.port}") as client:
             topic, queue = client.topic("bench"), client.queue("bench", "billing")
 
             async def append(jobs: int) -> None:
-                await topic.append([_VALUE] * jobs)
+                await asyncio.to_thread(topic.append, [_VALUE] * jobs)
 
             async def claim(count: int) -> list[Any]:
                 found: list[Any] = []
                 while len(found) < count:
-                    jobs = await queue.claim(count - len(found), wait_s=_WAIT_S)
+                    jobs = await asyncio.to_thread(queue.claim, count - len(found), wait_s=_WAIT_S)
                     if not jobs:
                         raise RuntimeError(f"no job came within {_WAIT_S} s")
                     found += jobs
                 return found
 
             async def ack(jobs: list[Any]) -> None:
-                await queue.ack(*jobs)
+                await asyncio.to_thread(queue.ack, *jobs)
 
             yield _Broker(append, [_Worker(claim, ack)] * workers)
 

@@ -43,13 +43,12 @@ fi
 if ! command -v redis-server >/dev/null; then
     mkdir -p .venv/redis
     (
-        cd .venv/redis
-        apt-get -qq download redis-tools libatomic1 libjemalloc2 liblzf1
-        for package in *.deb; do dpkg-deb -x "$package" .; done
-        ln -sf redis-check-rdb usr/bin/redis-server
-        libraries=$(dirname "$PWD"/usr/lib/*/liblzf.so.1)
-        printf '#!/bin/sh\nLD_LIBRARY_PATH=%s exec %s/usr/bin/redis-server "$@"\n' "$libraries" "$PWD" >../bin/redis-server
-        chmod +x ../bin/redis-server
+        cd .venv/redis && apt-get -qq download redis-tools libatomic1 libjemalloc2 liblzf1 &&
+            for package in *.deb; do dpkg-deb -x "$package" . || exit 1; done &&
+            ln -sf redis-check-rdb usr/bin/redis-server &&
+            libraries=$(dirname "$PWD"/usr/lib/*/liblzf.so.1) &&
+            printf '#!/bin/sh\nLD_LIBRARY_PATH=%s exec %s/usr/bin/redis-server "$@"\n' "$libraries" "$PWD" >../bin/redis-server &&
+            chmod +x ../bin/redis-server && ../bin/redis-server --version >/dev/null
     ) || complain "no Redis"
 fi
 [ "$complete" = no ] || printf '%s' "$wanted" >"$mark"
