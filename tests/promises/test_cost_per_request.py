@@ -202,6 +202,11 @@ GROWS: Mapping[tuple[str, Dimension], Mapping[Measure, str]] = {
     ("seal", STREAMS): {FILES: _CHECKPOINT},
     ("POST /topics/{topic}/rpc/{command:path}", STREAMS): {FILES: _CHECKPOINT},
     **{
+        (f"router/{each}", about): {CALLS: "the worker of the router goes on in the loop meanwhile"}
+        for each in ("create", "pause", "resume", "delete")
+        for about in Dimension
+    },
+    **{
         (kind, about): {CALLS: _ALL, STORE: _ALL}
         for kind in ("cost", "gc", "gc/plan", "gc/apply", "gc/explain", "upgrade")
         for about in (TOPICS, COMMITS, BRANCHES)
